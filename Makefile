@@ -1,0 +1,70 @@
+# `make run` and `make test` do all set-up and work on a fresh Debian 12 machine, as root or as a user with sudo.
+# BUILD picks the preset (release, debug, asan, tsan); JOBS the build's parallelism.
+BUILD ?= release
+JOBS  ?= $(shell nproc)
+MOTLEY = build/$(BUILD)/motley
+SOURCES = $(shell git ls-files '*.h' '*.cpp' 2>/dev/null)
+
+.PHONY: help setup configure build run test bench device-check sanitize asan tsan spike format lint check-style clean
+
+help:
+	@echo 'make run       set up, build, run experiments/quickstart.toml'
+	@echo 'make test      set up, build, run every fast test'
+	@echo 'make build     set up and build build/$(BUILD)/motley'
+	@echo 'make sanitize  the fast tests under AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer'
+	@echo 'make bench     times the kernels on this machine'
+	@echo 'make device-check  builds and runs what belongs on a GPU'
+	@echo 'make spike     the arms and seeds of experiments/spike.toml (about 20 minutes)'
+	@echo 'make format    clang-format all sources; make lint: clang-tidy them'
+
+setup:
+	@./setup/install.sh
+
+configure: setup
+	@cmake --preset $(BUILD) >build-$(BUILD).log 2>&1 || { cat build-$(BUILD).log; rm -f build-$(BUILD).log; exit 1; }
+	@rm -f build-$(BUILD).log
+
+build: configure
+	cmake --build build/$(BUILD) -j $(JOBS)
+
+run: build
+	$(MOTLEY) run experiments/quickstart.toml
+
+test: build check-style
+	ctest --test-dir build/$(BUILD) --output-on-failure
+
+bench: configure-bench
+	cmake --build build/bench -j $(JOBS) --target motley_bench
+	build/bench/motley_bench
+
+# Number formats and random numbers are the device code of this version; the kernels run on the CPU alone.
+device-check:
+	@command -v nvcc >/dev/null || [ -x build/cuda/formats_check ] || { echo 'device-check: no nvcc, and nothing built' >&2; exit 1; }
+	@! command -v nvcc >/dev/null || { cmake --preset cuda >/dev/null && cmake --build build/cuda --target device_check; }
+	@if command -v nvidia-smi >/dev/null && nvidia-smi >/dev/null 2>&1; then build/cuda/formats_check; \
+	 else echo 'device-check: built; no GPU here to run build/cuda/formats_check on'; fi
+
+# Debian's CAF is not instrumented for threads, so its actors are left out of the tsan run.
+asan: configure-asan
+	cmake --build build/asan -j $(JOBS)
+	ctest --test-dir build/asan --output-on-failure
+tsan: configure-tsan
+	cmake --build build/tsan -j $(JOBS) --target test_kernels test_tensor test_algos test_envs
+	ctest --test-dir build/tsan --output-on-failure -R '^(kernels|tensor|algos|envs)$$'
+configure-%: setup
+	cmake --preset $* >/dev/null
+sanitize: asan tsan
+
+spike: build
+	./experiments/spike.sh $(MOTLEY)
+
+check-style:
+	@./setup/check_style.sh
+
+format:
+	clang-format -i $(SOURCES)
+lint: configure
+	run-clang-tidy -quiet -p build/$(BUILD) '^$(CURDIR)/(kernels|tensor|algos|envs|actors|app)/.*\.cpp$$'
+
+clean:
+	rm -rf build

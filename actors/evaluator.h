@@ -1,0 +1,14 @@
+// The evaluator: pass@k of a weight version, in every profile of eval.profiles.
+#pragma once
+
+#include "actors/messages.h"
+
+namespace motley::actors {
+
+/// By metric name: eval/pass_at_K in the first profile, eval/<profile>/pass_at_K in further ones, and eval/version.
+/// Nothing when fleet.stopping was set meanwhile.
+algos::Metrics evaluate_version(const Fleet& fleet, const Parameters& parameters, uint64_t version);
+
+caf::behavior evaluator(caf::event_based_actor* self, FleetPtr fleet);
+
+}  // namespace motley::actors

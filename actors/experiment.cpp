@@ -1,0 +1,63 @@
+#include "actors/experiment.h"
+
+#include <stdexcept>
+
+namespace motley {
+namespace {
+
+kernels::NumericProfile profile_named(const std::string& name) {
+  const kernels::NumericProfile* profile = kernels::find_profile(name);
+  if (!profile) throw std::invalid_argument("unknown numeric profile '" + name + "'");
+  return *profile;
+}
+
+}  // namespace
+
+kernels::NumericProfile Experiment::trainer_profile() const { return profile_named(trainer.profile); }
+
+kernels::NumericProfile Experiment::group_profile(const SamplerGroupOptions& group) const {
+  return group.profile == "trainer" ? trainer_profile() : profile_named(group.profile);
+}
+
+RecordKind Experiment::record_kind() const {
+  // A truncated distribution is its candidate set: that is the whole support, so it serves every correction.
+  if (sampling.top_p < 1.0 || sampling.top_k > 0) return RecordKind::candidates;
+  if (sampling.record == "sampled") return RecordKind::sampled;
+  if (sampling.record == "top_k") return RecordKind::top_k;
+  if (sampling.record == "full") return RecordKind::full;
+  switch (algos::make_correction(algo.correction, algo.parameters)->needs()) {
+    case RecordKind::sampled: return RecordKind::sampled;
+    case RecordKind::full: return RecordKind::full;
+    default: return RecordKind::top_k;
+  }
+}
+
+algos::LearnerConfig Experiment::learner_config() const {
+  const int64_t steps_per_update = algo.minibatches * algo.epochs;
+  algos::LearnerConfig config;
+  config.correction = algo.correction;
+  config.correction_parameters = algo.parameters;
+  config.advantage = algo.advantage;
+  config.reduction = algo.reduction;
+  config.max_tokens = sampling.max_tokens;
+  config.minibatches = algo.minibatches;
+  config.epochs = algo.epochs;
+  config.profile = trainer_profile();
+  config.kv_format = config.profile.kv_cache;
+  config.optimizer = {.lr = trainer.lr,
+                      .beta1 = trainer.beta1,
+                      .beta2 = trainer.beta2,
+                      .eps = trainer.eps,
+                      .weight_decay = trainer.weight_decay,
+                      .clip_norm = trainer.clip_norm,
+                      .schedule = trainer.schedule,
+                      .warmup_steps = trainer.warmup_updates * steps_per_update,
+                      .total_steps = run.updates * steps_per_update};
+  config.loss_scale.enabled = config.profile.output == kernels::DType::f16;
+  config.loss_scale.scale = trainer.loss_scale;
+  config.loss_scale.growth_interval = trainer.loss_scale_growth;
+  config.seed = seed;
+  return config;
+}
+
+}  // namespace motley

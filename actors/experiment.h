@@ -1,0 +1,109 @@
+// One typed experiment: everything that a run needs to know. app/ fills it from TOML; the fleet only reads it.
+// Defaults stand here and nowhere else.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "algos/learner.h"
+#include "envs/environment.h"
+#include "tensor/engine.h"
+
+namespace motley {
+
+struct RunOptions {
+  int64_t updates = 100;
+  bool async = true;
+  int64_t concurrency = 512;              // episodes that exist and have not been taken by the learner
+  std::string keep_trajectories = "all";  // "all", "last N", "none"
+  std::optional<int64_t> max_staleness;   // weight versions
+  std::string dir = "runs";
+  int64_t checkpoint_every = 50;          // updates; and at the end
+  int64_t threads = 0;                    // compute threads of the process; 0: one per core
+};
+struct ModelOptions {
+  std::string path;                       // a checkpoint folder; empty: a fresh model of the sizes below
+  TransformerConfig config;               // vocabulary comes from the tokenizer
+};
+struct TaskOptions {
+  std::string env;
+  double weight = 1.0;
+  envs::Options options;                  // the env's own keys, every one resolved
+};
+struct WarmstartOptions {
+  int64_t steps = 0;
+  int64_t batch = 128;
+  double lr = 3e-3;
+  std::string data;                       // JSONL of {"prompt", "answer"}; empty: the tasks' demonstrations
+  bool cache = true;                      // by content hash, under dir of the run: <dir>/.warmstart/<hash>/
+};
+struct SamplingOptions {
+  double temperature = 1.0;
+  double top_p = 1.0;
+  int64_t top_k = 0;
+  int64_t max_tokens = 32;
+  std::string record = "auto";            // "auto" (what the correction needs), "sampled", "top_k", "full"
+  int64_t record_top_k = 128;
+};
+struct AlgoOptions {
+  std::string correction;                 // must be named when the run is asynchronous; else "grpo"
+  algos::CorrectionParameters parameters; // e.g. mis: low, high
+  std::string advantage = "dr_grpo";
+  std::string reduction = "token_mean";
+  int64_t prompts = 32, group_size = 8;
+  int64_t minibatches = 1, epochs = 1;
+};
+struct TrainerOptions {
+  std::string profile = "bf16";           // fp32, bf16, fp16
+  double lr = 1e-4;
+  double beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0.0, clip_norm = 1.0;
+  std::string schedule = "constant";
+  int64_t warmup_updates = 0;
+  double loss_scale = 65536.0;            // fp16 only: the first scale
+  int64_t loss_scale_growth = 400;
+  int64_t threads = 1;
+};
+struct SamplerGroupOptions {
+  std::string name;
+  std::string profile = "trainer";        // a preset, or "trainer"
+  int64_t replicas = 1;
+  double price_per_hour = 0.0;
+  std::optional<double> capacity;         // fixed share
+  int64_t max_sequences = 256;            // slots of each replica's engine
+  std::optional<std::pair<int64_t, int64_t>> staleness;  // imposed, lock-step only
+};
+struct EvalOptions {
+  int64_t every = 40;
+  int64_t prompts = 128;                  // held-out prompts
+  std::vector<int64_t> k{1, 4};
+  int64_t samples = 4;                    // per prompt; at least max(k)
+  std::vector<std::string> profiles{"bf16"};
+  double temperature = 1.0;               // never inherited from training
+  double top_p = 1.0;
+};
+
+struct Experiment {
+  std::string name = "run";
+  uint64_t seed = 0;
+  RunOptions run;
+  ModelOptions model;
+  std::vector<TaskOptions> tasks;
+  WarmstartOptions warmstart;
+  SamplingOptions sampling;
+  AlgoOptions algo;
+  TrainerOptions trainer;
+  std::vector<SamplerGroupOptions> samplers;
+  EvalOptions eval;
+
+  /// The numeric profile of the trainer, and of a group ("trainer" resolved).
+  kernels::NumericProfile trainer_profile() const;
+  kernels::NumericProfile group_profile(const SamplerGroupOptions& group) const;
+  /// What is recorded per token, from sampling.record and the correction's needs.
+  RecordKind record_kind() const;
+  algos::LearnerConfig learner_config() const;
+};
+
+}  // namespace motley

@@ -1,0 +1,100 @@
+// What all actors of a run share, and the bulk payloads that travel by reference between them inside the process. Free
+// of CAF.
+#pragma once
+
+#include <atomic>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "actors/checkpoint.h"
+#include "actors/evaluation.h"
+#include "actors/experiment.h"
+#include "actors/policy/batching.h"
+#include "actors/run.h"
+
+namespace motley::actors {
+
+/// Called by a sampler before each decode step; a test makes it throw.
+using SamplerHook = std::function<void(const std::string& group, uint64_t replica, int64_t step)>;
+
+/// Read-only while the fleet lives, but for the flag.
+struct Fleet {
+  Experiment experiment;
+  TransformerConfig model;
+  std::shared_ptr<const envs::TaskMix> tasks;
+  envs::Tokenizer tokenizer;
+  std::filesystem::path folder;
+  std::optional<int64_t> stop_after;
+  std::optional<std::filesystem::path> resumed_from;
+  uint32_t attempt = 0;  // of the process: how often an asynchronous run has been resumed
+  SamplerHook before_step;
+  std::atomic<bool> stopping{false};  // long computations look at it
+
+  bool lock_step() const { return !experiment.run.async; }
+  int64_t threads() const;  // compute threads of the process
+  /// A preset by name, or "trainer".
+  kernels::NumericProfile profile(const std::string& name) const;
+  uint64_t replicas() const;  // of all groups
+};
+using FleetPtr = std::shared_ptr<Fleet>;
+
+/// What the learner starts from.
+struct StartingPoint {
+  Parameters parameters;
+  std::optional<AdamW::State> optimizer;
+  RunState state;
+  /// Lock-step with imposed staleness: the weights of the versions before state.version, oldest first.
+  std::vector<std::shared_ptr<const Parameters>> history;
+};
+
+/// The model, the tasks and the state that a run starts from: fresh (warm start included), from a model's folder, or from
+/// a checkpoint. Throws CheckpointError or envs::TaskError for bad input.
+std::pair<FleetPtr, std::shared_ptr<StartingPoint>> prepare(const RunRequest& request, RunObserver& observer,
+                                                            const StopRequest& stop);
+
+/// A session as the environment asks for it.
+struct SessionRequest {
+  uint64_t session = 0;         // prompt number * group size + sample: unique in a run
+  std::vector<int32_t> tokens;  // everything before the first new token
+  int64_t max_tokens = 0;
+  uint64_t random_session = 0;  // for RandomKey
+};
+/// A session as the router gives it back.
+struct FinishedSession {
+  uint64_t session = 0;
+  size_t group = 0;
+  uint32_t attempt = 0;
+  TokenRecords records;
+  FinishReason finish = FinishReason::none;
+  std::string failure;
+};
+struct ScoreJob {
+  std::shared_ptr<const envs::TaskMix::Pick> pick;
+  std::string reply;
+  bool ended = false;
+};
+struct ScoreResult {
+  envs::Reward reward;
+  std::string failure;  // not empty: it threw, or was not a number
+};
+
+using StartingPointPtr = std::shared_ptr<StartingPoint>;
+using SessionRequestsPtr = std::shared_ptr<const std::vector<SessionRequest>>;
+using GenerateRequestsPtr = std::shared_ptr<std::vector<GenerateRequest>>;
+using StepOutputsPtr = std::shared_ptr<std::vector<StepOutput>>;
+using FinishedSessionsPtr = std::shared_ptr<std::vector<FinishedSession>>;
+using ScoreJobPtr = std::shared_ptr<const ScoreJob>;
+using ScoreResultPtr = std::shared_ptr<const ScoreResult>;
+using ParametersPtr = std::shared_ptr<const Parameters>;
+using WeightsPtr = std::shared_ptr<const SamplerWeights>;
+using MetricsPtr = std::shared_ptr<const algos::Metrics>;
+using SummaryPtr = std::shared_ptr<const RunSummary>;
+
+/// run_experiment with a hook for tests.
+RunSummary run_fleet(const RunRequest& request, RunObserver& observer, StopRequest& stop, const SamplerHook& hook);
+
+}  // namespace motley::actors

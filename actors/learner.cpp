@@ -1,0 +1,249 @@
+#include "actors/learner.h"
+
+#include <algorithm>
+
+#include "actors/policy/keep.h"
+#include "actors/system.h"
+#include "actors/trajectory_file.h"
+#include "actors/weight_history.h"
+#include "kernels/parallel.h"
+
+namespace motley::actors {
+namespace {
+
+constexpr const char* kUnfinished = "unfinished";  // RunState::extra: prompts to issue again, besides the next ones
+
+/// The oldest version, behind the newest, that imposed staleness may ask for.
+size_t history_length(const Fleet& fleet) {
+  int64_t length = 0;
+  for (const SamplerGroupOptions& group : fleet.experiment.samplers)
+    if (fleet.lock_step() && group.staleness) length = std::max(length, group.staleness->second);
+  return static_cast<size_t>(length);
+}
+
+}  // namespace
+
+caf::behavior LearnerActor::start(FleetPtr fleet, StartingPointPtr start, Peers peers) {
+  fleet_ = std::move(fleet);
+  start_ = std::move(start);
+  peers_ = std::move(peers);
+  return {
+      [this](const Begin& message) {
+        environment_ = message.environment;
+        set_up();
+      },
+      [this](FleetReady) {
+        fleet_ready_ = true;
+        proceed();
+      },
+      [this](const Published& published) {
+        live_version_ = published.version;
+        proceed();
+      },
+      [this](const EpisodeDone&, const TrajectoryPtr& trajectory) {
+        collector_->add(trajectory);
+        if (phase_ == Phase::collecting) try_take();
+      },
+      [this](const Evaluated&, const MetricsPtr& metrics) {
+        evaluating_ = false;
+        evaluation_ = metrics;
+        if (phase_ == Phase::closing) try_close_row();
+      },
+      [this](StopRun) {
+        stopping_ = true;
+        if (learner_ && phase_ != Phase::closing && phase_ != Phase::ended) finish();
+      },
+  };
+}
+
+void LearnerActor::set_up() {
+  const Experiment& experiment = fleet_->experiment;
+  kernels::set_compute_threads(
+      static_cast<int>(fleet_->lock_step() ? fleet_->threads() : experiment.trainer.threads));
+  version_ = start_->state.version;
+  if (fleet_->resumed_from) {
+    saved_version_ = version_;
+    checkpoint_ = *fleet_->resumed_from;
+  }
+  learner_ = std::make_unique<algos::Learner>(fleet_->model, start_->parameters, experiment.learner_config());
+  learner_->set_steps(static_cast<int64_t>(version_));
+  if (start_->optimizer) learner_->optimizer().restore(*start_->optimizer);
+  start_->optimizer.reset();
+  const auto unfinished = start_->state.extra.find(kUnfinished);
+  ledger_ = PromptLedger(start_->state.next_prompt, unfinished == start_->state.extra.end()
+                                                        ? std::vector<uint64_t>{}
+                                                        : numbers_from_text(unfinished->second));
+  collector_.emplace(experiment.algo.group_size, fleet_->lock_step());
+  report_.emplace(experiment);
+  history_ = std::move(start_->history);
+  for (size_t i = 0; i < history_.size(); ++i) publish(version_ - (history_.size() - i), history_[i], false);
+  snapshot_ = std::make_shared<const Parameters>(start_->parameters.clone());
+  publish(version_, snapshot_, true);
+  if (stopping_) finish();
+}
+
+void LearnerActor::publish(uint64_t version, const ParametersPtr& snapshot, bool live) {
+  self_->send(peers_.plane, Publish{version, live}, snapshot);
+}
+
+void LearnerActor::proceed() {
+  if (!fleet_ready_ || (fleet_->lock_step() && live_version_ != version_)) return;
+  if (phase_ == Phase::waiting_for_weights) {
+    collect();
+  } else if (phase_ == Phase::starting) {
+    if (last_update() || stopping_ || (fleet_->stop_after && version_ >= static_cast<uint64_t>(*fleet_->stop_after))) {
+      finish();
+    } else if (fleet_->resumed_from) {
+      collect();
+    } else {
+      evaluate();
+      open_row({});
+    }
+  }
+}
+
+void LearnerActor::collect() {
+  phase_ = Phase::collecting;
+  report_->enter(RunReport::Phase::wait);
+  const auto prompts = static_cast<uint64_t>(fleet_->experiment.algo.prompts);
+  if (fleet_->lock_step()) {
+    self_->send(environment_, IssueBatch{ledger_.next(), prompts});
+  } else if (!std::exchange(issuing_, true)) {
+    self_->send(environment_, StartIssuing{ledger_.next(), ledger_.unfinished()});
+  }
+  try_take();
+}
+
+void LearnerActor::try_take() {
+  const int64_t prompts = fleet_->experiment.algo.prompts, group_size = fleet_->experiment.algo.group_size;
+  if (fleet_->lock_step() && collector_->complete() < prompts) return;
+  if (const auto limit = fleet_->experiment.run.max_staleness) {
+    const std::vector<TrajectoryGroup> dropped = collector_->drop_stale(version_, *limit);
+    dropped_ += static_cast<int64_t>(dropped.size()) * group_size;
+    return_credits(dropped);
+  }
+  const int64_t wanted = fleet_->lock_step() ? collector_->complete() : prompts;
+  if (too_many_dropped(dropped_, wanted * group_size))
+    throw std::runtime_error("more than half of the samples of update " + std::to_string(version_ + 1) + " (" +
+                             std::to_string(dropped_) + ") were dropped as older than run.max_staleness");
+  if (collector_->complete() < wanted) return;
+  const std::vector<TrajectoryGroup> taken = collector_->take(wanted);
+  return_credits(taken);
+  train(taken);
+}
+
+void LearnerActor::return_credits(const std::vector<TrajectoryGroup>& groups) {
+  if (groups.empty()) return;
+  for (const TrajectoryGroup& group : groups) ledger_.consume(group.id);
+  if (!fleet_->lock_step())
+    self_->send(environment_,
+                Credits{groups.size() * static_cast<uint64_t>(fleet_->experiment.algo.group_size)});
+}
+
+void LearnerActor::train(const std::vector<TrajectoryGroup>& groups) {
+  report_->enter(RunReport::Phase::train);
+  const uint64_t update = version_ + 1;
+  std::vector<algos::Trajectory> batch;
+  for (const TrajectoryGroup& group : groups)
+    for (const TrajectoryPtr& sample : group.samples) {
+      sample->batch_version = version_;
+      batch.push_back(std::move(*sample));
+    }
+  if (std::all_of(batch.begin(), batch.end(), [](const algos::Trajectory& t) { return !t.failure.empty(); }))
+    throw std::runtime_error("every episode of update " + std::to_string(update) +
+                             " failed; the first: " + batch.front().failure);
+  record(batch, static_cast<int64_t>(update));
+  algos::Metrics metrics = learner_->step(batch);
+  version_ = update;
+  metrics["staleness/dropped"] = static_cast<double>(std::exchange(dropped_, 0));
+
+  history_.push_back(std::move(snapshot_));
+  while (history_.size() > history_length(*fleet_)) history_.erase(history_.begin());
+  snapshot_ = std::make_shared<const Parameters>(start_->parameters.clone());
+  publish(version_, snapshot_, true);
+  if (evaluation_due(version_) && !fleet_->stopping) evaluate();
+  open_row(std::move(metrics));
+}
+
+void LearnerActor::record(const std::vector<algos::Trajectory>& batch, int64_t update) const {
+  const int64_t keep = kept_updates(fleet_->experiment.run.keep_trajectories).value_or(0);
+  if (keep == 0) return;
+  write_trajectories(trajectory_path(fleet_->folder, update), update, batch);
+  if (update > keep) prune_trajectories(fleet_->folder, update, keep);
+}
+
+bool LearnerActor::evaluation_due(uint64_t update) const {
+  const auto every = static_cast<uint64_t>(fleet_->experiment.eval.every);
+  return update == static_cast<uint64_t>(fleet_->experiment.run.updates) || (every > 0 && update % every == 0);
+}
+
+void LearnerActor::evaluate() {
+  evaluating_ = true;
+  self_->send(peers_.evaluator, Evaluate{version_, version_}, snapshot_);
+}
+
+void LearnerActor::open_row(algos::Metrics metrics) {
+  phase_ = Phase::closing;
+  row_ = std::move(metrics);
+  row_["update"] = static_cast<double>(version_);
+  row_["version"] = static_cast<double>(version_);
+  // Every evaluation gets a row of its own: the one before the next evaluation waits for it.
+  row_waits_for_evaluation_ = fleet_->lock_step() || version_ == 0 || last_update() || evaluation_due(version_ + 1);
+  report_->enter(row_waits_for_evaluation_ && evaluating_ ? RunReport::Phase::eval : RunReport::Phase::other);
+  counters_.reset();
+  self_->request(peers_.router, kRequestLimit, RateQuery{}).then([this](const GroupRates& rates) {
+    counters_ = GroupCounters{rates.tokens, rates.busy_ns};
+    try_close_row();
+  });
+}
+
+void LearnerActor::try_close_row() {
+  if (!counters_ || (row_waits_for_evaluation_ && evaluating_)) return;
+  if (const MetricsPtr evaluation = std::exchange(evaluation_, nullptr))
+    for (const auto& [name, value] : *evaluation) row_[name] = value;
+  report_->close_update(row_, *counters_);
+  report_->enter(RunReport::Phase::other);
+  self_->send(peers_.observer, UpdateRow{version_}, MetricsPtr(std::make_shared<algos::Metrics>(std::move(row_))));
+  const auto every = static_cast<uint64_t>(fleet_->experiment.run.checkpoint_every);
+  if (version_ > 0 && every > 0 && version_ % every == 0) save();
+  if (last_update() || stopping_ || (fleet_->stop_after && version_ >= static_cast<uint64_t>(*fleet_->stop_after))) {
+    finish();
+    return;
+  }
+  phase_ = Phase::waiting_for_weights;
+  proceed();
+}
+
+void LearnerActor::save() {
+  if (saved_version_ == version_) return;
+  AdamW::State optimizer = learner_->optimizer().state();
+  add_history(optimizer, history_);
+  RunState state;
+  state.version = version_;
+  state.next_prompt = ledger_.next();
+  // In lock-step a resumed run draws what the undisturbed one would have drawn.
+  state.attempt = fleet_->attempt + (fleet_->lock_step() ? 0 : 1);
+  state.extra[kUnfinished] = numbers_to_text(ledger_.unfinished());
+  checkpoint_ = save_checkpoint(fleet_->folder, fleet_->model, start_->parameters, fleet_->tokenizer, &optimizer,
+                                &state, version_);
+  saved_version_ = version_;
+}
+
+void LearnerActor::finish() {
+  phase_ = Phase::ended;
+  save();
+  auto summary = std::make_shared<RunSummary>(report_->summary());
+  summary->updates = static_cast<int64_t>(version_);
+  summary->interrupted = !last_update();
+  summary->checkpoint = checkpoint_;
+  const RunFinished message{summary->interrupted};
+  self_->send(peers_.supervisor, message, SummaryPtr(std::move(summary)));
+}
+
+caf::behavior learner(caf::stateful_actor<LearnerActor>* self, FleetPtr fleet, StartingPointPtr start,
+                      LearnerActor::Peers peers) {
+  install_handlers(self);
+  return self->state.start(std::move(fleet), std::move(start), std::move(peers));
+}
+
+}  // namespace motley::actors

@@ -1,0 +1,67 @@
+// The learner: collects whole groups, trains on them, publishes weight versions, and writes the run down (trajectories,
+// metrics, checkpoints). It paces the run: credits to the environment when asynchronous, one batch at a time in lock-step.
+#pragma once
+
+#include "actors/messages.h"
+#include "actors/policy/prompt_ledger.h"
+#include "actors/run_report.h"
+
+namespace motley::actors {
+
+class LearnerActor {
+ public:
+  explicit LearnerActor(caf::event_based_actor* self) : self_(self) {}
+  struct Peers {
+    caf::actor plane, router, evaluator, supervisor, observer;
+  };
+  caf::behavior start(FleetPtr fleet, StartingPointPtr start, Peers peers);
+
+ private:
+  enum class Phase : uint8_t { starting, collecting, closing, waiting_for_weights, ended };
+
+  void set_up();
+  void publish(uint64_t version, const ParametersPtr& snapshot, bool live);
+  /// Goes on when what it waited for has come: the fleet, or the weights of a lock-step update.
+  void proceed();
+  void collect();
+  void try_take();
+  void return_credits(const std::vector<TrajectoryGroup>& groups);
+  void train(const std::vector<TrajectoryGroup>& groups);
+  void record(const std::vector<algos::Trajectory>& batch, int64_t update) const;
+  void evaluate();
+  bool evaluation_due(uint64_t update) const;
+  /// The update's row waits for the rates of the groups, and for an evaluation that belongs into it.
+  void open_row(algos::Metrics metrics);
+  void try_close_row();
+  void save();
+  void finish();
+  bool last_update() const { return version_ >= static_cast<uint64_t>(fleet_->experiment.run.updates); }
+
+  caf::event_based_actor* self_;
+  FleetPtr fleet_;
+  StartingPointPtr start_;
+  Peers peers_;
+  caf::actor environment_;
+  std::unique_ptr<algos::Learner> learner_;
+  std::optional<GroupCollector> collector_;
+  std::optional<RunReport> report_;
+  PromptLedger ledger_;
+  Phase phase_ = Phase::starting;
+  uint64_t version_ = 0;
+  std::optional<uint64_t> live_version_;  // lock-step: what the samplers are ready for
+  bool fleet_ready_ = false, issuing_ = false, stopping_ = false;
+  int64_t dropped_ = 0;                   // samples, since the last update
+  ParametersPtr snapshot_;
+  std::vector<ParametersPtr> history_;    // lock-step with imposed staleness: before snapshot_, oldest first
+  algos::Metrics row_;
+  std::optional<GroupCounters> counters_;
+  bool evaluating_ = false, row_waits_for_evaluation_ = false;
+  MetricsPtr evaluation_;                 // finished, not yet in a row
+  std::optional<uint64_t> saved_version_;
+  std::filesystem::path checkpoint_;
+};
+
+caf::behavior learner(caf::stateful_actor<LearnerActor>* self, FleetPtr fleet, StartingPointPtr start,
+                      LearnerActor::Peers peers);
+
+}  // namespace motley::actors

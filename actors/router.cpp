@@ -1,0 +1,222 @@
+#include "actors/router.h"
+
+#include <algorithm>
+
+#include "actors/system.h"
+
+namespace motley::actors {
+
+constexpr uint32_t kMaxLosses = 2;  // a session that lost this many replicas fails
+
+caf::behavior Router::start(FleetPtr fleet, caf::actor supervisor) {
+  fleet_ = std::move(fleet);
+  supervisor_ = std::move(supervisor);
+  groups_.resize(fleet_->experiment.samplers.size());
+  choice_.emplace(groups_.size());
+  for (const SamplerGroupOptions& group : fleet_->experiment.samplers) fixed_.push_back(group.capacity);
+  return {
+      [this](const OpenSessions&, const SessionRequestsPtr& requests) { open(*requests); },
+      [this](const Decoded& done, const StepOutputsPtr& outputs) { decoded(done, *outputs); },
+      [this](const ReplicaReady& ready) { joined(ready, caf::actor_cast<caf::actor>(self_->current_sender())); },
+      [this](const Calibrated& result) {
+        const auto found = replicas_.find(result.replica);
+        if (found == replicas_.end()) return;
+        found->second.capacity.add(static_cast<double>(result.tokens), static_cast<double>(result.busy_ns) * 1e-9);
+        calibrating_.reset();
+        serve(result.replica);
+        calibrate_next();
+      },
+      [this](const ReplicaLost& loss) { lost(loss.replica); },
+      [this](RateQuery) {
+        GroupRates rates;
+        for (const Group& group : groups_) {
+          rates.tokens.push_back(group.tokens);
+          rates.busy_ns.push_back(group.busy_ns);
+        }
+        return rates;
+      },
+  };
+}
+
+void Router::open(const std::vector<SessionRequest>& requests) {
+  const auto owner = caf::actor_cast<caf::actor>(self_->current_sender());
+  Outbox outbox;
+  for (const SessionRequest& request : requests) {
+    Session session{.request = request, .records = {}, .group = choose_group(request.session), .owner = owner};
+    const auto [place_at, added] = sessions_.emplace(request.session, std::move(session));
+    if (!added) throw std::logic_error("session " + std::to_string(request.session) + " was opened twice");
+    place(request.session, place_at->second, outbox);
+  }
+  flush(outbox);
+}
+
+std::vector<double> Router::capacities() const {
+  std::vector<double> result(groups_.size(), 0.0);
+  for (const auto& [id, replica] : replicas_) {
+    const std::vector<uint64_t>& serving = groups_[replica.group].replicas;
+    if (!std::binary_search(serving.begin(), serving.end(), id)) continue;
+    result[replica.group] += fixed_[replica.group] ? 1.0 : replica.capacity.tokens_per_second();
+  }
+  return result;
+}
+
+size_t Router::choose_group(uint64_t session) {
+  if (!fleet_->lock_step()) return choice_->choose(group_shares(fixed_, capacities()));
+  std::vector<double> replicas;  // as configured: a replica that is lost for a while changes no choice
+  for (const SamplerGroupOptions& group : fleet_->experiment.samplers)
+    replicas.push_back(static_cast<double>(group.replicas));
+  return choice_by_number(group_shares(fixed_, replicas), session);
+}
+
+void Router::place(uint64_t id, Session& session, Outbox& outbox) {
+  Group& group = groups_[session.group];
+  std::vector<int64_t> load;
+  for (const uint64_t replica : group.replicas) load.push_back(replicas_.at(replica).sessions);
+  const auto chosen = least_loaded(load);
+  if (!chosen) {
+    group.waiting.push_back(id);
+    return;
+  }
+  session.replica = group.replicas[*chosen];
+  ++replicas_.at(session.replica).sessions;
+  const SamplingOptions& sampling = fleet_->experiment.sampling;
+  GenerateRequest request;
+  request.id = id;
+  request.tokens = session.request.tokens;
+  request.stop_tokens = {fleet_->tokenizer.eos()};
+  request.tokens.insert(request.tokens.end(), session.records.tokens.begin(), session.records.tokens.end());
+  request.max_new_tokens = session.request.max_tokens - static_cast<int64_t>(session.records.size());
+  request.rule = {.temperature = sampling.temperature,
+                  .top_p = sampling.top_p,
+                  .top_k = static_cast<int32_t>(sampling.top_k)};
+  request.record = fleet_->experiment.record_kind();
+  request.record_top_k = sampling.record_top_k;
+  // Every life of a session draws anew: the tokens that killed a sampler do not come again.
+  request.key = {.seed = fleet_->experiment.seed,
+                 .purpose = kernels::Purpose::train,
+                 .session = session.request.random_session,
+                 .attempt = fleet_->attempt * kMaxLosses + session.losses};
+  request.vocabulary = fleet_->tokenizer.size();
+  outbox[session.replica].push_back(std::move(request));
+}
+
+void Router::flush(Outbox& outbox) {
+  for (auto& [replica, requests] : outbox) {
+    const Decode message{requests.size()};
+    self_->send(replicas_.at(replica).handle, message,
+                std::make_shared<std::vector<GenerateRequest>>(std::move(requests)));
+  }
+}
+
+void Router::decoded(const Decoded& done, std::vector<StepOutput>& outputs) {
+  Replica& replica = replicas_.at(done.replica);
+  Group& group = groups_[replica.group];
+  group.tokens += done.tokens;
+  group.busy_ns += done.busy_ns;
+  if (done.full_ns > 0)
+    replica.capacity.add(static_cast<double>(done.full_tokens), static_cast<double>(done.full_ns) * 1e-9);
+  for (StepOutput& output : outputs) {
+    Session& session = sessions_.at(output.id);
+    if (session.records.size() == 0) {
+      session.records = std::move(output.records);
+    } else {
+      session.records.append(output.records);
+    }
+    if (output.finish == FinishReason::none) continue;
+    --replica.sessions;
+    finish(output.id, session, output.finish, std::move(output.error));
+  }
+  send_finished();
+}
+
+void Router::finish(uint64_t id, Session& session, FinishReason reason, std::string failure) {
+  FinishedSession done{.session = id,
+                       .group = session.group,
+                       .attempt = fleet_->attempt * kMaxLosses + session.losses,
+                       .records = std::move(session.records),
+                       .finish = reason,
+                       .failure = std::move(failure)};
+  if (reason == FinishReason::failed && done.failure.empty()) done.failure = "the sampler gave no reason";
+  finished_.emplace_back(std::move(session.owner), std::move(done));
+  sessions_.erase(id);
+}
+
+void Router::send_finished() {
+  while (!finished_.empty()) {
+    const caf::actor owner = finished_.back().first;
+    auto batch = std::make_shared<std::vector<FinishedSession>>();
+    std::erase_if(finished_, [&](auto& entry) {
+      if (entry.first != owner) return false;
+      batch->push_back(std::move(entry.second));
+      return true;
+    });
+    const SessionsFinished message{batch->size()};
+    self_->send(owner, message, std::move(batch));
+  }
+}
+
+void Router::joined(const ReplicaReady& ready, caf::actor handle) {
+  replicas_[ready.replica] = Replica{.group = ready.group, .handle = std::move(handle), .capacity = {}};
+  const bool measured = !fleet_->lock_step() && !fixed_.at(ready.group);
+  if (!measured) {
+    serve(ready.replica);
+    return;
+  }
+  to_calibrate_.push_back(ready.replica);
+  calibrate_next();
+}
+
+void Router::calibrate_next() {
+  if (calibrating_ || to_calibrate_.empty()) return;
+  calibrating_ = to_calibrate_.front();
+  to_calibrate_.erase(to_calibrate_.begin());
+  self_->send(replicas_.at(*calibrating_).handle, Calibrate{});
+}
+
+void Router::serve(uint64_t id) {
+  Group& group = groups_[replicas_.at(id).group];
+  group.replicas.insert(std::upper_bound(group.replicas.begin(), group.replicas.end(), id), id);
+  Outbox outbox;
+  for (const uint64_t session : std::exchange(group.waiting, {})) place(session, sessions_.at(session), outbox);
+  flush(outbox);
+  size_t serving = 0;
+  for (const Group& each : groups_) serving += each.replicas.size();
+  if (serving == fleet_->replicas() && !std::exchange(ready_, true)) self_->send(supervisor_, FleetReady{});
+}
+
+void Router::lost(uint64_t id) {
+  const auto found = replicas_.find(id);
+  if (found == replicas_.end()) return;  // died before it was ready
+  std::erase(groups_[found->second.group].replicas, id);
+  std::erase(to_calibrate_, id);
+  replicas_.erase(found);
+  if (calibrating_ == id) {
+    calibrating_.reset();
+    calibrate_next();
+  }
+  std::vector<uint64_t> orphans;
+  for (const auto& [session_id, session] : sessions_) {
+    const std::vector<uint64_t>& waiting = groups_[session.group].waiting;
+    if (session.replica == id && std::find(waiting.begin(), waiting.end(), session_id) == waiting.end())
+      orphans.push_back(session_id);
+  }
+  std::sort(orphans.begin(), orphans.end());
+  Outbox outbox;
+  for (const uint64_t orphan : orphans) {
+    Session& session = sessions_.at(orphan);
+    if (++session.losses < kMaxLosses) {
+      place(orphan, session, outbox);
+    } else {
+      finish(orphan, session, FinishReason::failed, "it lost two samplers");
+    }
+  }
+  flush(outbox);
+  send_finished();
+}
+
+caf::behavior router(caf::stateful_actor<Router>* self, FleetPtr fleet, caf::actor supervisor) {
+  install_handlers(self);
+  return self->state.start(std::move(fleet), std::move(supervisor));
+}
+
+}  // namespace motley::actors

@@ -1,0 +1,67 @@
+// The router owns every session from its opening to its end: it gives it to a sampler group, keeps it there, collects
+// its records, and gives it to another replica when its own is lost.
+#pragma once
+
+#include "actors/messages.h"
+#include "actors/policy/routing.h"
+
+namespace motley::actors {
+
+class Router {
+ public:
+  explicit Router(caf::event_based_actor* self) : self_(self) {}
+  caf::behavior start(FleetPtr fleet, caf::actor supervisor);
+
+ private:
+  struct Session {
+    SessionRequest request;
+    TokenRecords records;
+    size_t group = 0;
+    uint64_t replica = 0;
+    uint32_t losses = 0;
+    caf::actor owner;
+  };
+  struct Replica {
+    size_t group = 0;
+    caf::actor handle;
+    int64_t sessions = 0;
+    MeasuredCapacity capacity;
+  };
+  struct Group {
+    std::vector<uint64_t> replicas;  // that can serve, ascending
+    std::vector<uint64_t> waiting;   // sessions without a replica
+    uint64_t tokens = 0, busy_ns = 0;
+  };
+  using Outbox = std::map<uint64_t, std::vector<GenerateRequest>>;  // by replica
+
+  void open(const std::vector<SessionRequest>& requests);
+  size_t choose_group(uint64_t session);
+  /// Puts the session's next request into the outbox, or lets it wait for a replica.
+  void place(uint64_t id, Session& session, Outbox& outbox);
+  void flush(Outbox& outbox);
+  void decoded(const Decoded& done, std::vector<StepOutput>& outputs);
+  void finish(uint64_t id, Session& session, FinishReason reason, std::string failure);
+  void send_finished();
+  void joined(const ReplicaReady& ready, caf::actor handle);
+  void serve(uint64_t replica);
+  void calibrate_next();
+  void lost(uint64_t replica);
+  std::vector<double> capacities() const;
+
+  caf::event_based_actor* self_;
+  FleetPtr fleet_;
+  caf::actor supervisor_;
+  std::vector<Group> groups_;
+  std::vector<std::optional<double>> fixed_;
+  std::optional<ProportionalChoice> choice_;
+  std::map<uint64_t, Replica> replicas_;
+  std::unordered_map<uint64_t, Session> sessions_;
+  std::vector<std::pair<caf::actor, FinishedSession>> finished_;
+  std::vector<uint64_t> to_calibrate_;
+  std::optional<uint64_t> calibrating_;
+  bool ready_ = false;
+};
+
+caf::behavior router(caf::stateful_actor<Router>* self, FleetPtr fleet, caf::actor supervisor);
+
+}  // namespace motley::actors

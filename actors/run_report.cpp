@@ -1,0 +1,95 @@
+#include "actors/run_report.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace motley::actors {
+namespace {
+
+double seconds_between(std::chrono::steady_clock::time_point from, std::chrono::steady_clock::time_point to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
+double value_or_zero(const algos::Metrics& metrics, const std::string& name) {
+  const auto found = metrics.find(name);
+  return found == metrics.end() ? 0.0 : found->second;
+}
+
+}  // namespace
+
+RunReport::RunReport(const Experiment& experiment)
+    : experiment_(experiment), start_(Clock::now()), entered_(start_), totals_(experiment.samplers.size()) {
+  last_.tokens.resize(experiment.samplers.size());
+  last_.busy_ns.resize(experiment.samplers.size());
+}
+
+void RunReport::enter(Phase phase) {
+  const auto now = Clock::now();
+  spent_[static_cast<size_t>(phase_)] += seconds_between(entered_, now);
+  phase_ = phase;
+  entered_ = now;
+}
+
+void RunReport::close_update(algos::Metrics& metrics, const GroupCounters& counters) {
+  enter(phase_);
+  const double seconds = std::max(1e-9, std::accumulate(std::begin(spent_), std::end(spent_), 0.0));
+  metrics["time/update"] = seconds;
+  metrics["time/wait"] = spent_[static_cast<size_t>(Phase::wait)];
+  metrics["time/train"] = spent_[static_cast<size_t>(Phase::train)];
+  metrics["time/eval"] = spent_[static_cast<size_t>(Phase::eval)];
+  metrics["time/elapsed"] = seconds_between(start_, entered_);
+  std::fill(std::begin(spent_), std::end(spent_), 0.0);
+  metrics["time/tokens_per_second"] = 0.0;
+  metrics["cost/update"] = 0.0;
+  for (size_t g = 0; g < experiment_.samplers.size(); ++g) add_group(g, metrics, counters, seconds);
+  last_ = counters;
+}
+
+void RunReport::add_group(size_t g, algos::Metrics& metrics, const GroupCounters& counters, double seconds) {
+  const SamplerGroupOptions& group = experiment_.samplers[g];
+  const std::string prefix = "group/" + group.name + "/";
+  const auto tokens = static_cast<double>(counters.tokens[g] - last_.tokens[g]);
+  const double busy = static_cast<double>(counters.busy_ns[g] - last_.busy_ns[g]) * 1e-9;
+  const auto replicas = static_cast<double>(group.replicas);
+  const double cost = group.price_per_hour * replicas * seconds / 3600.0;
+  metrics[prefix + "time/tokens_per_second"] = tokens / seconds;
+  metrics[prefix + "time/idle_share"] = std::clamp(1.0 - busy / (replicas * seconds), 0.0, 1.0);
+  if (tokens > 0) metrics[prefix + "cost/per_million_tokens"] = cost / tokens * 1e6;
+  metrics["time/tokens_per_second"] += tokens / seconds;
+  metrics["cost/update"] += cost;
+
+  Totals& totals = totals_[g];
+  const double samples = value_or_zero(metrics, prefix + "share") * value_or_zero(metrics, "samples/count");
+  totals.samples += samples;
+  totals.kl += samples * value_or_zero(metrics, prefix + "kl/sampler_trainer");
+  totals.outside += samples * value_or_zero(metrics, prefix + "ratio/outside");
+  totals.staleness += samples * value_or_zero(metrics, prefix + "staleness/mean");
+}
+
+RunSummary RunReport::summary() const {
+  RunSummary summary;
+  summary.seconds = seconds_between(start_, Clock::now());
+  double all = 0;
+  for (const Totals& totals : totals_) all += totals.samples;
+  for (size_t g = 0; g < totals_.size(); ++g) {
+    const SamplerGroupOptions& options = experiment_.samplers[g];
+    const kernels::NumericProfile profile = experiment_.group_profile(options);
+    const Totals& totals = totals_[g];
+    const double samples = std::max(1e-9, totals.samples);
+    GroupSummary group;
+    group.name = options.name;
+    group.profile = options.profile;
+    group.hardware = profile.hardware;
+    group.emulated = !profile.hardware.empty();  // every engine runs on the CPU
+    group.share = all > 0 ? totals.samples / all : 0.0;
+    group.kl = totals.kl / samples;
+    group.outside = totals.outside / samples;
+    group.staleness = totals.staleness / samples;
+    group.tokens_per_second = static_cast<double>(last_.tokens[g]) / std::max(1e-9, summary.seconds);
+    group.cost = options.price_per_hour * static_cast<double>(options.replicas) * summary.seconds / 3600.0;
+    summary.groups.push_back(group);
+  }
+  return summary;
+}
+
+}  // namespace motley::actors

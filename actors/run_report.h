@@ -1,0 +1,40 @@
+// Where a run's time and money go: the time/ and cost/ numbers of every update, and the closing table. Free of actors.
+#pragma once
+
+#include <chrono>
+
+#include "actors/run.h"
+
+namespace motley::actors {
+
+/// Since the start of the fleet, by sampler group.
+struct GroupCounters {
+  std::vector<uint64_t> tokens, busy_ns;
+};
+
+class RunReport {
+ public:
+  explicit RunReport(const Experiment& experiment);
+  enum class Phase : uint8_t { other, wait, train, eval };
+  /// From now on time counts for `phase`.
+  void enter(Phase phase);
+  /// Adds an update's time/ and cost/ numbers to its metrics, and its groups to the closing table.
+  void close_update(algos::Metrics& metrics, const GroupCounters& counters);
+  RunSummary summary() const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  void add_group(size_t group, algos::Metrics& metrics, const GroupCounters& counters, double seconds);
+
+  const Experiment& experiment_;
+  Clock::time_point start_, entered_;
+  Phase phase_ = Phase::other;
+  double spent_[4] = {};
+  GroupCounters last_;
+  struct Totals {
+    double samples = 0, kl = 0, outside = 0, staleness = 0;
+  };
+  std::vector<Totals> totals_;
+};
+
+}  // namespace motley::actors

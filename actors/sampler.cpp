@@ -1,0 +1,154 @@
+#include "actors/sampler.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "actors/system.h"
+#include "actors/weight_plane.h"
+#include "kernels/parallel.h"
+
+namespace motley::actors {
+namespace {
+
+constexpr size_t kChunk = 16;        // tokens of a session that a death may lose
+constexpr double kFull = 0.9;        // share of the slots from which a step counts for the capacity
+constexpr int64_t kBurstTokens = 8;  // per slot, in the calibration
+
+uint64_t nanoseconds_since(std::chrono::steady_clock::time_point start) {
+  const auto elapsed = std::chrono::steady_clock::now() - start;
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(elapsed).count());
+}
+
+}  // namespace
+
+caf::behavior Sampler::start(FleetPtr fleet, uint64_t replica, size_t group, const caf::actor& plane,
+                             caf::actor router) {
+  fleet_ = std::move(fleet);
+  replica_ = replica;
+  group_ = group;
+  router_ = std::move(router);
+  const auto replicas = static_cast<int64_t>(fleet_->replicas());
+  // In lock-step the samplers have the process to themselves.
+  const int64_t threads = fleet_->lock_step() ? std::max<int64_t>(1, fleet_->threads() / replicas) : 1;
+  kernels::set_compute_threads(static_cast<int>(threads));
+  self_->send(plane, Subscribe{replica_, group_});
+  return {
+      [this](const SwapWeights& message, const WeightsPtr& weights) { swap(message, weights); },
+      [this](const Decode&, const GenerateRequestsPtr& requests) { decode(*requests); },
+      [this](DecodeTick) { tick(); },
+      [this](Calibrate) { calibrate(); },
+  };
+}
+
+void Sampler::swap(const SwapWeights& message, const WeightsPtr& weights) {
+  if (weights->version() != message.version || weights_digest(*weights) != message.digest)
+    throw std::runtime_error("the weights of version " + std::to_string(message.version) +
+                             " are not what the weight plane announced");
+  const bool first = !engine_;
+  if (first) {
+    EngineLimits limits;
+    limits.max_sequences = fleet_->experiment.samplers[group_].max_sequences;
+    engine_ = std::make_unique<Engine>(weights, limits);
+  } else {
+    engine_->set_weights(weights);
+  }
+  self_->send(caf::actor_cast<caf::actor>(self_->current_sender()), WeightsLive{replica_, message.version});
+  if (first) self_->send(router_, ReplicaReady{replica_, group_});
+}
+
+void Sampler::decode(std::vector<GenerateRequest>& requests) {
+  for (GenerateRequest& request : requests) {
+    const uint64_t id = request.id;
+    try {
+      engine_->submit(std::move(request));
+    } catch (const std::invalid_argument& error) {  // fails its own session only
+      outbox_.push_back(StepOutput{.id = id, .records = {}, .finish = FinishReason::failed, .error = error.what()});
+    }
+  }
+  if (!outbox_.empty()) send_outbox();
+  if (!engine_->idle() && !std::exchange(ticking_, true)) self_->send(self_, DecodeTick{});
+}
+
+void Sampler::tick() {
+  step();
+  ticking_ = !engine_->idle();
+  if (ticking_) self_->send(self_, DecodeTick{});
+}
+
+void Sampler::step() {
+  const auto start = std::chrono::steady_clock::now();
+  if (fleet_->before_step) fleet_->before_step(fleet_->experiment.samplers[group_].name, replica_, steps_);
+  ++steps_;
+  std::vector<StepOutput> outputs = engine_->step();
+  const uint64_t elapsed = nanoseconds_since(start);
+  done_.tokens += outputs.size();
+  done_.busy_ns += elapsed;
+  const auto slots = static_cast<double>(fleet_->experiment.samplers[group_].max_sequences);
+  if (static_cast<double>(outputs.size()) >= kFull * slots) {
+    done_.full_tokens += outputs.size();
+    done_.full_ns += elapsed;
+  }
+  for (StepOutput& output : outputs) collect(std::move(output));
+  if (!outbox_.empty()) send_outbox();
+}
+
+void Sampler::collect(StepOutput output) {
+  const auto found = chunks_.find(output.id);
+  if (found == chunks_.end()) {
+    if (output.finish != FinishReason::none) {
+      outbox_.push_back(std::move(output));
+    } else {
+      chunks_.emplace(output.id, std::move(output));
+    }
+    return;
+  }
+  StepOutput& chunk = found->second;
+  chunk.records.append(output.records);
+  chunk.finish = output.finish;
+  chunk.error = std::move(output.error);
+  if (chunk.finish == FinishReason::none && chunk.records.size() < kChunk) return;
+  outbox_.push_back(std::move(chunk));
+  chunks_.erase(found);
+}
+
+void Sampler::send_outbox() {
+  done_.replica = replica_;
+  self_->send(router_, std::exchange(done_, {}), std::make_shared<std::vector<StepOutput>>(std::move(outbox_)));
+  outbox_.clear();
+}
+
+void Sampler::calibrate() {
+  const SamplerGroupOptions& options = fleet_->experiment.samplers[group_];
+  const int64_t length = std::min<int64_t>(kBurstTokens, fleet_->experiment.sampling.max_tokens);
+  Calibrated result{.replica = replica_};
+  for (const bool counted : {false, true}) {  // the first burst warms caches
+    for (int64_t slot = 0; slot < options.max_sequences; ++slot) {
+      const envs::TaskMix::Pick pick = fleet_->tasks->training(static_cast<uint64_t>(slot));
+      GenerateRequest request;
+      request.id = static_cast<uint64_t>(slot);
+      request.tokens = fleet_->tokenizer.encode(pick.problem.prompt);
+      request.max_new_tokens = counted ? length : 1;
+      request.rule = {.temperature = fleet_->experiment.sampling.temperature,
+                      .top_p = fleet_->experiment.sampling.top_p,
+                      .top_k = static_cast<int32_t>(fleet_->experiment.sampling.top_k)};
+      request.record = fleet_->experiment.record_kind();
+      request.record_top_k = fleet_->experiment.sampling.record_top_k;
+      request.key = {.seed = fleet_->experiment.seed, .purpose = kernels::Purpose::generate, .session = request.id, .attempt = 0};
+      engine_->submit(std::move(request));
+    }
+    const auto start = std::chrono::steady_clock::now();
+    uint64_t tokens = 0;
+    while (!engine_->idle()) tokens += engine_->step().size();
+    if (counted) result.tokens = tokens;
+    if (counted) result.busy_ns = nanoseconds_since(start);
+  }
+  self_->send(router_, result);
+}
+
+caf::behavior sampler(caf::stateful_actor<Sampler>* self, FleetPtr fleet, uint64_t replica, size_t group,
+                      caf::actor plane, caf::actor router) {
+  install_handlers(self);
+  return self->state.start(std::move(fleet), replica, group, plane, std::move(router));
+}
+
+}  // namespace motley::actors

@@ -1,0 +1,150 @@
+#include "actors/trajectory_file.h"
+
+#include <bit>
+#include <fstream>
+#include <msgpack.hpp>
+#include <sstream>
+
+#include "tensor/model_file.h"
+
+namespace motley::actors {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr uint32_t kVersion = 1;
+
+/// A whole array as its bytes, little endian: exact for floats, and far smaller than one msgpack number each.
+template <class T>
+void pack_array(msgpack::packer<msgpack::sbuffer>& out, const std::vector<T>& values) {
+  const auto bytes = static_cast<uint32_t>(values.size() * sizeof(T));
+  out.pack_bin(bytes);
+  out.pack_bin_body(reinterpret_cast<const char*>(values.data()), bytes);
+}
+
+template <class T>
+std::vector<T> unpack_array(const msgpack::object& object) {
+  if (object.type != msgpack::type::BIN || object.via.bin.size % sizeof(T) != 0)
+    throw std::runtime_error("an array has the wrong type or length");
+  std::vector<T> values(object.via.bin.size / sizeof(T));
+  if (!values.empty()) std::memcpy(values.data(), object.via.bin.ptr, object.via.bin.size);
+  return values;
+}
+
+uint64_t bits(double value) { return std::bit_cast<uint64_t>(value); }
+
+constexpr uint32_t kFields = 20;
+
+void pack_trajectory(msgpack::packer<msgpack::sbuffer>& out, const algos::Trajectory& t) {
+  out.pack_array(kFields);
+  out.pack(t.task).pack(t.group).pack(t.prompt).pack(t.sample).pack(t.attempt).pack(t.sampler);
+  pack_array(out, t.tokens);
+  pack_array(out, t.loss_mask);
+  out.pack(bits(t.temperature)).pack(bits(t.reward));
+  out.pack_map(static_cast<uint32_t>(t.reward_parts.size()));
+  for (const auto& [name, value] : t.reward_parts) out.pack(name).pack(bits(value));
+  out.pack(t.turns).pack(t.format_error).pack(t.truncated).pack(t.failure).pack(t.batch_version);
+  const TokenRecords& r = t.records;
+  pack_array(out, r.tokens);
+  pack_array(out, r.log_q);
+  pack_array(out, r.versions);
+  out.pack_array(4);
+  pack_array(out, r.offsets);
+  pack_array(out, r.ids);
+  pack_array(out, r.id_log_q);
+  pack_array(out, r.log_tail);
+}
+
+std::vector<const msgpack::object*> elements(const msgpack::object& object, uint32_t count) {
+  if (object.type != msgpack::type::ARRAY || object.via.array.size != count)
+    throw std::runtime_error("a record has the wrong number of fields");
+  std::vector<const msgpack::object*> out(count);
+  for (uint32_t i = 0; i < count; ++i) out[i] = &object.via.array.ptr[i];
+  return out;
+}
+
+algos::Trajectory unpack_trajectory(const msgpack::object& object, int64_t vocabulary) {
+  const auto field = elements(object, kFields);
+  algos::Trajectory t;
+  size_t i = 0;
+  t.task = field[i++]->as<std::string>();
+  t.group = field[i++]->as<uint64_t>();
+  t.prompt = field[i++]->as<uint64_t>();
+  t.sample = field[i++]->as<uint32_t>();
+  t.attempt = field[i++]->as<uint32_t>();
+  t.sampler = field[i++]->as<std::string>();
+  t.tokens = unpack_array<int32_t>(*field[i++]);
+  t.loss_mask = unpack_array<uint8_t>(*field[i++]);
+  t.temperature = std::bit_cast<double>(field[i++]->as<uint64_t>());
+  t.reward = std::bit_cast<double>(field[i++]->as<uint64_t>());
+  for (const auto& [name, value] : field[i++]->as<std::map<std::string, uint64_t>>())
+    t.reward_parts[name] = std::bit_cast<double>(value);
+  t.turns = field[i++]->as<uint32_t>();
+  t.format_error = field[i++]->as<bool>();
+  t.truncated = field[i++]->as<bool>();
+  t.failure = field[i++]->as<std::string>();
+  t.batch_version = field[i++]->as<uint64_t>();
+  t.records.tokens = unpack_array<int32_t>(*field[i++]);
+  t.records.log_q = unpack_array<float>(*field[i++]);
+  t.records.versions = unpack_array<uint64_t>(*field[i++]);
+  const auto lists = elements(*field[i++], 4);
+  t.records.offsets = unpack_array<int64_t>(*lists[0]);
+  t.records.ids = unpack_array<int32_t>(*lists[1]);
+  t.records.id_log_q = unpack_array<float>(*lists[2]);
+  t.records.log_tail = unpack_array<float>(*lists[3]);
+  if (const std::string wrong = t.inconsistency(vocabulary); t.failure.empty() && !wrong.empty())
+    throw std::runtime_error("a trajectory does not fit together: " + wrong);
+  return t;
+}
+
+}  // namespace
+
+fs::path trajectory_path(const fs::path& run_folder, int64_t update) {
+  char name[40];
+  std::snprintf(name, sizeof name, "update-%06lld.msgpack", static_cast<long long>(update));
+  return run_folder / "trajectories" / name;
+}
+
+void write_trajectories(const fs::path& file, int64_t update, const std::vector<algos::Trajectory>& trajectories) {
+  msgpack::sbuffer buffer;
+  msgpack::packer<msgpack::sbuffer> out(buffer);
+  out.pack_map(4);
+  out.pack("format").pack("motley-trajectories");
+  out.pack("version").pack(kVersion);
+  out.pack("update").pack(update);
+  out.pack("trajectories").pack_array(static_cast<uint32_t>(trajectories.size()));
+  for (const algos::Trajectory& t : trajectories) pack_trajectory(out, t);
+  fs::create_directories(file.parent_path());
+  write_file_atomically(file, {buffer.data(), buffer.size()});
+}
+
+std::vector<algos::Trajectory> read_trajectories(const fs::path& file, int64_t vocabulary) {
+  std::ifstream in(file, std::ios::binary);
+  if (!in) throw std::runtime_error(file.string() + ": cannot be read");
+  std::ostringstream text;
+  text << in.rdbuf();
+  const std::string bytes = text.str();
+  try {
+    const msgpack::object_handle handle = msgpack::unpack(bytes.data(), bytes.size());
+    const auto map = handle.get().as<std::map<std::string, msgpack::object>>();
+    if (map.at("format").as<std::string>() != "motley-trajectories") throw std::runtime_error("not a trajectory file");
+    if (map.at("version").as<uint32_t>() != kVersion)
+      throw std::runtime_error("format version " + std::to_string(map.at("version").as<uint32_t>()) + ", not " +
+                               std::to_string(kVersion));
+    const msgpack::object& list = map.at("trajectories");
+    if (list.type != msgpack::type::ARRAY) throw std::runtime_error("no list of trajectories");
+    std::vector<algos::Trajectory> out;
+    for (uint32_t i = 0; i < list.via.array.size; ++i)
+      out.push_back(unpack_trajectory(list.via.array.ptr[i], vocabulary));
+    return out;
+  } catch (const std::exception& error) {
+    throw std::runtime_error(file.string() + ": " + error.what());
+  }
+}
+
+void prune_trajectories(const fs::path& run_folder, int64_t newest_update, int64_t keep) {
+  // One file a step falls out of the window, but a resume may have left a gap: walk down until none is there.
+  for (int64_t update = newest_update - keep; update > 0; --update)
+    if (!fs::remove(trajectory_path(run_folder, update))) break;
+}
+
+}  // namespace motley::actors

@@ -1,0 +1,98 @@
+#include "actors/weight_plane.h"
+
+#include <algorithm>
+
+#include "actors/policy/staleness.h"
+#include "actors/system.h"
+
+namespace motley::actors {
+
+uint64_t weights_digest(const SamplerWeights& weights) {
+  uint64_t digest = 0;
+  for (const auto& [name, fingerprint] : weights.fingerprints()) {
+    for (const char c : name) digest = kernels::mix(digest, static_cast<uint8_t>(c));
+    digest = kernels::mix(digest, fingerprint);
+  }
+  return digest;
+}
+
+caf::behavior WeightPlane::start(FleetPtr fleet) {
+  fleet_ = std::move(fleet);
+  for (const SamplerGroupOptions& group : fleet_->experiment.samplers) {
+    const kernels::NumericProfile profile = fleet_->experiment.group_profile(group);
+    const auto found = std::find(profiles_.begin(), profiles_.end(), profile);
+    profile_of_.push_back(static_cast<size_t>(found - profiles_.begin()));
+    if (found == profiles_.end()) profiles_.push_back(profile);
+  }
+  return {
+      [this](const Publish& publish, const ParametersPtr& parameters) {
+        learner_ = caf::actor_cast<caf::actor>(self_->current_sender());
+        snapshots_[publish.version] = parameters;
+        // Behind every snapshot that is waiting already: when this is late only the newest is quantized.
+        if (publish.live && !std::exchange(quantizing_, true)) self_->send(self_, QuantizeTick{});
+      },
+      [this](QuantizeTick) {
+        quantizing_ = false;
+        roll_out();
+      },
+      [this](const Subscribe& subscribe) {
+        Replica& replica = replicas_[subscribe.replica];
+        replica = Replica{subscribe.group, caf::actor_cast<caf::actor>(self_->current_sender()), std::nullopt};
+        if (!target_.empty()) send_weights(replica);
+      },
+      [this](const WeightsLive& live) {
+        const auto found = replicas_.find(live.replica);
+        if (found == replicas_.end()) return;
+        found->second.live = live.version;
+        confirm();
+      },
+      [this](const ReplicaLost& lost) { replicas_.erase(lost.replica); },
+  };
+}
+
+void WeightPlane::roll_out() {
+  const auto& groups = fleet_->experiment.samplers;
+  const uint64_t newest = snapshots_.rbegin()->first;
+  target_.assign(groups.size(), newest);
+  uint64_t keep = 0;  // versions behind the newest that may still be asked for
+  for (size_t g = 0; fleet_->lock_step() && g < groups.size(); ++g) {
+    if (!groups[g].staleness) continue;
+    target_[g] = imposed_version(fleet_->experiment.seed, newest + 1, g, *groups[g].staleness, newest);
+    keep = std::max(keep, static_cast<uint64_t>(groups[g].staleness->second));
+  }
+  while (snapshots_.begin()->first + keep < newest) snapshots_.erase(snapshots_.begin());
+  std::erase_if(quantized_, [&](const auto& entry) { return !snapshots_.contains(entry.first.second); });
+  if (fleet_->lock_step()) unconfirmed_ = newest;
+  for (auto& [id, replica] : replicas_) send_weights(replica);
+  confirm();
+}
+
+WeightsPtr WeightPlane::weights(size_t group, uint64_t version) {
+  const size_t profile = profile_of_[group];
+  WeightsPtr& entry = quantized_[{profile, version}];
+  if (!entry)
+    entry = std::make_shared<SamplerWeights>(fleet_->model, *snapshots_.at(version), profiles_[profile], version);
+  return entry;
+}
+
+void WeightPlane::send_weights(Replica& replica) {
+  const uint64_t version = target_[replica.group];
+  if (replica.live == version) return;
+  replica.live.reset();
+  const WeightsPtr next = weights(replica.group, version);
+  self_->send<caf::message_priority::high>(replica.handle, SwapWeights{version, weights_digest(*next)}, next);
+}
+
+void WeightPlane::confirm() {
+  if (!unconfirmed_ || replicas_.size() < fleet_->replicas()) return;
+  for (const auto& [id, replica] : replicas_)
+    if (replica.live != target_[replica.group]) return;
+  self_->send(learner_, Published{*std::exchange(unconfirmed_, std::nullopt)});
+}
+
+caf::behavior weight_plane(caf::stateful_actor<WeightPlane>* self, FleetPtr fleet) {
+  install_handlers(self);
+  return self->state.start(std::move(fleet));
+}
+
+}  // namespace motley::actors

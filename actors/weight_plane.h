@@ -1,0 +1,43 @@
+// The weight plane: from snapshots of the masters to what the samplers hold, quantized once per distinct profile.
+#pragma once
+
+#include "actors/messages.h"
+
+namespace motley::actors {
+
+/// One number over all per-tensor fingerprints.
+uint64_t weights_digest(const SamplerWeights& weights);
+
+class WeightPlane {
+ public:
+  explicit WeightPlane(caf::event_based_actor* self) : self_(self) {}
+  caf::behavior start(FleetPtr fleet);
+
+ private:
+  struct Replica {
+    size_t group = 0;
+    caf::actor handle;
+    std::optional<uint64_t> live;
+  };
+  /// Chooses every group's version and sends it to the replicas.
+  void roll_out();
+  void send_weights(Replica& replica);
+  WeightsPtr weights(size_t group, uint64_t version);
+  void confirm();
+
+  caf::event_based_actor* self_;
+  FleetPtr fleet_;
+  caf::actor learner_;
+  std::map<uint64_t, ParametersPtr> snapshots_;  // by version: the newest, and those that may be imposed
+  std::vector<uint64_t> target_;                 // by group; empty before the first version
+  std::vector<kernels::NumericProfile> profiles_;                     // distinct ones
+  std::vector<size_t> profile_of_;                                    // by group, into profiles_
+  std::map<std::pair<size_t, uint64_t>, WeightsPtr> quantized_;       // by profile and version
+  std::map<uint64_t, Replica> replicas_;
+  bool quantizing_ = false;
+  std::optional<uint64_t> unconfirmed_;  // lock-step: the version that the learner waits for
+};
+
+caf::behavior weight_plane(caf::stateful_actor<WeightPlane>* self, FleetPtr fleet);
+
+}  // namespace motley::actors

@@ -1,0 +1,89 @@
+// Off-policy corrections: from log-probabilities, records and advantages to cotangents on selected log-probabilities.
+//
+// Notation (shared by every file in algos/corrections/): q is the probability that the sampler recorded when it drew,
+// p the trainer's under current weights on the same support and temperature, r = p / q, A the advantage. The gradient
+// of the loss with respect to log p of entry k of token t is b[k], computed here in float64 and multiplied afterwards
+// by the reduction's factor. Everything here is detached: gradients flow only through the head's log p.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tensor/token_record.h"
+
+namespace motley::algos {
+
+/// What must be seen at once to compute a coefficient. A sequence is never split across micro-batches; for `batch`
+/// scope all micro-batches are scored without gradient first.
+enum class Scope : uint8_t { token, sequence, batch };
+
+/// The loss tokens of some whole sequences. Token t owns entries [offsets[t], offsets[t+1]) of the selected ids: the
+/// drawn token alone, or the drawn token and every recorded id (ascending, no id twice).
+struct CorrectionBatch {
+  std::span<const int64_t> offsets;    // [tokens + 1]
+  std::span<const int64_t> sampled;    // [tokens] entry of the drawn token
+  std::span<const double> log_p;       // [entries] trainer
+  std::span<const double> log_q;       // [entries] sampler; for an entry that is not in the record (the drawn token
+                                       // outside its top-K head) it is the drawn token's own
+  std::span<const uint8_t> in_record;  // [entries] 1: part of the recorded head or candidate set
+  std::span<const double> log_p_tail;  // [tokens] log trainer mass outside the *recorded* ids; -inf: none
+  std::span<const double> log_q_tail;  // [tokens] log sampler mass outside the recorded ids; -inf: none
+  std::span<const double> log_p_old;   // [tokens] trainer at the start of the batch; empty unless asked for
+  std::span<const double> advantage;   // [tokens]
+  std::span<const int64_t> sequence;   // [tokens] index of the sequence; ascending
+  size_t tokens() const { return sampled.size(); }
+};
+
+/// Filled by a correction. `b` has one entry per selected id, `masked` one per token; both start as zeros.
+struct Coefficients {
+  explicit Coefficients(const CorrectionBatch& batch) : b(batch.log_p.size(), 0.0), masked(batch.tokens(), 0) {}
+  std::vector<double> b;
+  std::vector<uint8_t> masked;  // [tokens] 1: the ratio rule gave the drawn token weight 0
+  /// Further numbers by name ("sc/tail_ratio"); over all tokens of an update the learner reports <name>_median and
+  /// <name>_p99, so that they do not depend on the split into micro-batches.
+  std::map<std::string, std::vector<double>> samples;
+};
+
+/// Log-ratios are bounded to this before exp, so that one token cannot make a gradient infinite; metrics see the true
+/// value.
+inline constexpr double kLogRatioBound = 20.0;
+
+using CorrectionParameters = std::map<std::string, double>;
+
+class Correction {
+ public:
+  virtual ~Correction() = default;
+  virtual Scope scope() const { return Scope::token; }
+  virtual bool needs_old_log_probs() const { return false; }
+  /// The least that must be recorded per token.
+  virtual RecordKind needs() const { return RecordKind::sampled; }
+  /// True if it reads the sampler's probability: false only for plain GRPO.
+  virtual bool uses_sampler() const { return true; }
+  /// Pure: no tensors, no state.
+  virtual void coefficients(const CorrectionBatch& batch, Coefficients& out) const = 0;
+};
+
+/// One line of `motley list corrections`, and how to make it.
+struct CorrectionInfo {
+  std::string name;
+  std::string summary;
+  std::string formula;  // in plain text, the notation above
+  std::string source;   // paper or file
+  CorrectionParameters defaults;
+  std::function<std::unique_ptr<Correction>(const CorrectionParameters&)> make;
+};
+
+/// Registers at start-up (every file of algos/corrections/ does); refuses a name that is taken.
+bool register_correction(CorrectionInfo info);
+/// By name, sorted.
+const std::vector<CorrectionInfo>& corrections();
+/// Throws std::invalid_argument with the allowed names (and the nearest) for an unknown name or parameter.
+std::unique_ptr<Correction> make_correction(std::string_view name, const CorrectionParameters& parameters = {});
+
+}  // namespace motley::algos

@@ -1,0 +1,65 @@
+// The learner's step: a batch of whole groups in, one optimizer step (or epochs x minibatches of them) and metrics out.
+// Serves the learner actor, replay and the tests. A plain class: one thread at a time.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "algos/correction.h"
+#include "algos/trajectory.h"
+#include "tensor/optimizer.h"
+#include "tensor/transformer.h"
+
+namespace motley::algos {
+
+struct LearnerConfig {
+  std::string correction = "grpo";
+  CorrectionParameters correction_parameters;
+  std::string advantage = "dr_grpo";
+  std::string reduction = "token_mean";
+  int64_t max_tokens = 32;  // for reduction "constant"
+  int64_t minibatches = 1, epochs = 1;
+  int64_t micro_batch_tokens = 8192;  // a micro-batch holds whole sequences up to this many tokens (at least one)
+  kernels::NumericProfile profile;    // the trainer's; weight formats: fp32, bf16, fp16 (fp64 in tests)
+  kernels::Format kv_format = kernels::Format::fp32;  // K and V are rounded to it (the profile's kv_cache)
+  AdamWConfig optimizer;
+  LossScale loss_scale;
+  uint64_t seed = 0;  // order of minibatches
+};
+
+/// Numbers by metric name (docs/metrics.md): "loss", "grad_norm", "kl/sampler_trainer", "group/<name>/...".
+/// NaN means "no number for this update" (the gradient norm of a skipped step) and is left out when written.
+using Metrics = std::map<std::string, double>;
+
+class Learner {
+ public:
+  /// `parameters` are the masters that are trained.
+  Learner(const TransformerConfig& model, Parameters& parameters, LearnerConfig config);
+  ~Learner();
+
+  /// Trains on whole groups. Failed samples are left out and counted; a sample with NaN or infinity at a loss position
+  /// is dropped and counted; if nothing is left to train on the step is empty and says so in the metrics.
+  Metrics step(const std::vector<Trajectory>& batch);
+  /// The gradient of one batch, without the optimizer's step: for tests and the audit. Added into the parameters'
+  /// grads.
+  Metrics gradient(const std::vector<Trajectory>& batch);
+  /// Supervised step on (prompt, answer) token pairs: mean cross-entropy of the answer tokens.
+  struct Demonstration {
+    std::vector<int32_t> tokens;
+    std::vector<uint8_t> loss_mask;
+  };
+  Metrics supervised_step(const std::vector<Demonstration>& batch);
+
+  int64_t steps() const;          // batches stepped so far: the weight version
+  void set_steps(int64_t steps);  // on resume
+  AdamW& optimizer();
+  const LearnerConfig& config() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace motley::algos

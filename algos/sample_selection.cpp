@@ -1,0 +1,58 @@
+#include "algos/sample_selection.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "algos/advantage.h"
+
+namespace motley::algos {
+namespace {
+
+/// -inf is a number for a listed id (probability 0) and for a tail (there is none), not for the drawn token.
+bool has_bad_number(const TokenRecords& records) {
+  const auto not_a_log = [](float x) { return std::isnan(x) || x == std::numeric_limits<float>::infinity(); };
+  return std::any_of(records.log_q.begin(), records.log_q.end(), [](float x) { return !std::isfinite(x); }) ||
+         std::any_of(records.id_log_q.begin(), records.id_log_q.end(), not_a_log) ||
+         std::any_of(records.log_tail.begin(), records.log_tail.end(), not_a_log);
+}
+
+}  // namespace
+
+SampleSelection select_samples(std::span<const Trajectory> batch, int64_t vocabulary, int64_t max_positions,
+                               std::string_view advantage) {
+  SampleSelection selection;
+  selection.advantage.assign(batch.size(), 0.0);
+  std::map<uint64_t, size_t> group_index;
+  for (size_t i = 0; i < batch.size(); ++i) {
+    const Trajectory& sample = batch[i];
+    if (!sample.failure.empty() || static_cast<int64_t>(sample.tokens.size()) > max_positions ||
+        !sample.inconsistency(vocabulary).empty()) {
+      ++selection.failed;
+    } else if (has_bad_number(sample.records)) {
+      ++selection.dropped_nan;
+    } else {
+      const auto [place, added] = group_index.emplace(sample.group, selection.groups.size());
+      if (added) selection.groups.emplace_back();
+      selection.groups[place->second].push_back(i);
+      selection.kept.push_back(i);
+    }
+  }
+  for (const std::vector<size_t>& group : selection.groups) {
+    bool all_zero = true;
+    if (group.size() >= 2) {
+      std::vector<double> rewards;
+      for (const size_t i : group) rewards.push_back(batch[i].reward);
+      const std::vector<double> values = advantages(advantage, rewards);
+      for (size_t j = 0; j < group.size(); ++j) {
+        selection.advantage[group[j]] = values[j];
+        all_zero = all_zero && values[j] == 0.0;
+      }
+    }
+    selection.zero_groups += all_zero ? 1 : 0;
+  }
+  return selection;
+}
+
+}  // namespace motley::algos

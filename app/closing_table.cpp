@@ -1,0 +1,49 @@
+#include "app/closing_table.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+namespace motley::app {
+
+std::string closing_table(const actors::RunSummary& summary) {
+  std::string out = fmt::format("{:<12} {:<16} {:>6} {:>9} {:>9} {:>9} {:>10} {:>9}\n", "group", "profile", "share", "KL",
+                                "outside", "staleness", "tokens/s", "cost");
+  bool emulated = false;
+  for (const auto& group : summary.groups) {
+    const char* mark = group.emulated ? "*" : " ";
+    emulated = emulated || group.emulated;
+    out += fmt::format("{:<12} {:<16} {:>5.1f}% {:>9.5f} {:>8.3f}% {:>9.2f} {:>9.0f}{} {:>8.4f}{}\n", group.name,
+                       group.profile, 100 * group.share, group.kl, 100 * group.outside, group.staleness,
+                       group.tokens_per_second, mark, group.cost, mark);
+  }
+  out += "KL: mean of log q - log p over sampled tokens; outside: share of ratios p/q outside [0.2, 5].\n";
+  if (emulated)
+    out += "* emulated here on the CPU: the number formats are exact, the rate and the cost are not the accelerator's.\n";
+  return out;
+}
+
+std::string closing_json(const actors::RunSummary& summary, const std::filesystem::path& folder) {
+  nlohmann::json groups = nlohmann::json::array();
+  for (const auto& group : summary.groups)
+    groups.push_back({{"name", group.name},
+                      {"profile", group.profile},
+                      {"hardware", group.hardware},
+                      {"emulated", group.emulated},
+                      {"share", group.share},
+                      {"kl", group.kl},
+                      {"outside", group.outside},
+                      {"staleness", group.staleness},
+                      {"tokens_per_second", group.tokens_per_second},
+                      {"cost", group.cost}});
+  return nlohmann::json{{"folder", folder.string()},
+                        {"updates", summary.updates},
+                        {"interrupted", summary.interrupted},
+                        {"checkpoint", summary.checkpoint.string()},
+                        {"seconds", summary.seconds},
+                        {"groups", groups}}
+             .dump() +
+         "\n";
+}
+
+}  // namespace motley::app

@@ -1,0 +1,190 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <functional>
+
+#include "actors/checkpoint.h"
+#include "actors/run.h"
+#include "app/commands.h"
+#include "app/input_error.h"
+#include "envs/environment.h"
+
+namespace motley::app {
+namespace {
+
+/// The parsed arguments of every command, and the command to run.
+struct CommandLine {
+  RunArguments run;
+  GenerateArguments generate;
+  ScoreArguments score;
+  EvalArguments eval;
+  std::string list_topic;
+  bool list_json = false, doctor_json = false;
+  std::function<int()> command;
+};
+
+CLI::Option* repeated(CLI::Option* option) {
+  return option->take_all()->allow_extra_args(false);
+}
+
+void add_run(CLI::App& app, CommandLine& line) {
+  CLI::App* command = app.add_subcommand("run", "run an experiment");
+  RunArguments& a = line.run;
+  command->add_option("experiment", a.toml, "TOML file; without it --resume takes the run's own");
+  repeated(command->add_option("--set", a.sets, "key=value, over the file's: --set algo.correction=grpo"));
+  command->add_option("--seed", a.seed, "over the file's seed");
+  command->add_option("--resume", a.resume, "run folder, or a checkpoint in one, to go on from");
+  command->add_option("--stop-after", a.stop_after, "stop with a checkpoint after this update")
+      ->check(CLI::Range(int64_t{0}, int64_t{1000000000}));
+  command->add_flag("--dry-run", a.dry_run, "print the resolved experiment and stop");
+  command->add_flag("--json", a.json, "the closing table as JSON");
+  command->callback([&line] { line.command = [&line] { return run_command(line.run); }; });
+}
+
+void add_sampling(CLI::App* command, std::string& profile, double& temperature, double& top_p, uint64_t& seed) {
+  command->add_option("--profile", profile, "numeric profile (motley list profiles)")->capture_default_str();
+  command->add_option("--temperature", temperature, "0: greedy")->check(CLI::Range(0.0, 100.0))->capture_default_str();
+  command->add_option("--top-p", top_p)->check(CLI::Range(1e-9, 1.0))->capture_default_str();
+  command->add_option("--seed", seed)->capture_default_str();
+}
+
+void add_generate(CLI::App& app, CommandLine& line) {
+  CLI::App* command = app.add_subcommand("generate", "sample from a model in a numeric profile");
+  GenerateArguments& a = line.generate;
+  command->add_option("model", a.model, "checkpoint or run folder")->required();
+  command->add_option("--prompt", a.prompt)->required();
+  command->add_option("--max-tokens", a.max_tokens)->check(CLI::Range(1, 1000000))->capture_default_str();
+  add_sampling(command, a.profile, a.temperature, a.top_p, a.seed);
+  command->add_option("--top-k", a.top_k, "0: off")->check(CLI::Range(0, 1000000))->capture_default_str();
+  command->add_option("-n", a.count, "how many")->check(CLI::Range(1, 65536))->capture_default_str();
+  command->add_flag("--json", a.json);
+  command->callback([&line] { line.command = [&line] { return generate_command(line.generate); }; });
+}
+
+void add_score(CLI::App& app, CommandLine& line) {
+  CLI::App* command = app.add_subcommand("score", "per-token log-probabilities of given token ids or text");
+  ScoreArguments& a = line.score;
+  command->add_option("model", a.model, "checkpoint or run folder")->required();
+  command->add_option("--input", a.input, R"(JSONL of {"tokens": [...]}, {"text": ...} or {"prompt": ..., "answer": ...})")
+      ->required();
+  command->add_option("--profile", a.profile, "numeric profile (motley list profiles)")->capture_default_str();
+  command->callback([&line] { line.command = [&line] { return score_command(line.score); }; });
+}
+
+void add_eval(CLI::App& app, CommandLine& line) {
+  CLI::App* command = app.add_subcommand("eval", "pass@k of a checkpoint on a task's held-out prompts");
+  EvalArguments& a = line.eval;
+  command->add_option("checkpoint", a.checkpoint, "checkpoint or run folder")->required();
+  command->add_option("--task", a.task, "motley list envs")->required();
+  repeated(command->add_option("--option", a.options, "key=value of the task: --option digits=2"));
+  command->add_option("--k", a.k, "1,4")->delimiter(',')->allow_extra_args(false)->check(CLI::Range(1, 1000000));
+  command->add_option("--samples", a.samples, "per prompt; default: the largest k")->check(CLI::Range(1, 1000000));
+  command->add_option("--prompts", a.prompts)->check(CLI::Range(1, 1000000))->capture_default_str();
+  command->add_option("--max-tokens", a.max_tokens)->check(CLI::Range(1, 1000000))->capture_default_str();
+  add_sampling(command, a.profile, a.temperature, a.top_p, a.seed);
+  command->add_flag("--json", a.json);
+  command->callback([&line] { line.command = [&line] { return eval_command(line.eval); }; });
+}
+
+void add_rest(CLI::App& app, CommandLine& line) {
+  CLI::App* list = app.add_subcommand("list", "every name that a TOML may use, with one line each");
+  list->add_option("what", line.list_topic, join(list_topics(), ", "))->required();
+  list->add_flag("--json", line.list_json);
+  list->callback([&line] { line.command = [&line] { return list_command(line.list_topic, line.list_json); }; });
+  CLI::App* doctor = app.add_subcommand("doctor", "what this machine can do, and what is missing");
+  doctor->add_flag("--json", line.doctor_json);
+  doctor->callback([&line] { line.command = [&line] { return doctor_command(line.doctor_json); }; });
+  CLI::App* schema = app.add_subcommand("schema", "the text of docs/experiment.md")->group("");
+  schema->callback([&line] { line.command = [] { return schema_command(); }; });
+}
+
+std::vector<std::string> command_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App* c) { return !c->get_group().empty(); })) {
+    names.push_back(command->get_name());
+  }
+  return names;
+}
+
+/// The first argument that no option and no command expects, with the nearest name.
+[[noreturn]] void refuse_extra(const CLI::App& app, const std::string& extra) {
+  const CLI::App* command = &app;
+  for (const CLI::App* used : app.get_subcommands()) command = used;
+  const std::string where = command == &app ? "motley" : "motley " + command->get_name();
+  std::vector<std::string> names;
+  if (extra.starts_with("-")) {
+    for (const CLI::Option* option : command->get_options()) {
+      for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    }
+    const std::string bare = extra.substr(0, extra.find('='));
+    throw InputError({where}, "unknown option '" + bare + "'", "allowed: " + join(names, ", "),
+                     nearest_name(bare, names));
+  }
+  throw InputError({where}, "unexpected argument '" + extra + "'", "see " + where + " --help");
+}
+
+/// CLI11 would miss a command first, and call an unknown one an unexpected argument.
+void check_first_argument(const CLI::App& app, const std::string& name) {
+  const bool known_option = name == "-h" || name == "--help" || name == "--version";
+  if (name.starts_with("-") && !known_option) refuse_extra(app, name);
+  if (!name.starts_with("-")) {
+    std::vector<std::string> names = command_names(app);
+    if (app.get_subcommands([&](const CLI::App* c) { return c->get_name() == name; }).empty()) {
+      throw InputError({"motley"}, "unknown command '" + name + "'", "allowed: " + join(names, ", "),
+                       nearest_name(name, names));
+    }
+  }
+}
+
+int parse(CLI::App& app, int argc, char** argv) {
+  if (argc > 1) check_first_argument(app, argv[1]);
+  try {
+    app.parse(argc, argv);
+    return -1;
+  } catch (const CLI::ExtrasError&) {
+    const std::vector<std::string> extras = app.remaining(true);
+    refuse_extra(app, extras.empty() ? "" : extras.front());
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) return app.exit(error);
+    std::string where = "motley";
+    for (const CLI::App* used : app.get_subcommands()) where += " " + used->get_name();
+    throw InputError({where}, error.what(), "see " + where + " --help");
+  }
+}
+
+}  // namespace
+
+int run_command_line(int argc, char** argv) {
+  try {
+    CLI::App app("motley: reinforcement learning of language models on a mixed fleet of samplers", "motley");
+    app.set_version_flag("--version", "motley " MOTLEY_VERSION);
+    app.require_subcommand(1);
+    CommandLine line;
+    add_run(app, line);
+    add_generate(app, line);
+    add_score(app, line);
+    add_eval(app, line);
+    add_rest(app, line);
+    if (const int code = parse(app, argc, argv); code >= 0) return code;
+    return line.command();
+  } catch (const InputError& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 2;
+  } catch (const actors::CheckpointError& error) {
+    std::fprintf(stderr, "motley: error: %s\n", error.what());
+    return 2;
+  } catch (const ModelFileError& error) {
+    std::fprintf(stderr, "motley: error: %s\n", error.what());
+    return 2;
+  } catch (const envs::TaskError& error) {
+    std::fprintf(stderr, "motley: error: %s\n", error.what());
+    return 2;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "motley: error: %s\n", error.what());
+    return 1;
+  }
+}
+
+}  // namespace motley::app

@@ -1,0 +1,51 @@
+// One function per command of the binary; each returns the exit code. Results go to stdout, all else to stderr.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace motley::app {
+
+struct RunArguments {
+  std::string toml;               // empty with --resume: the run's own experiment
+  std::vector<std::string> sets;
+  std::string seed, resume;
+  std::optional<int64_t> stop_after;
+  bool dry_run = false, json = false;
+};
+struct GenerateArguments {
+  std::string model, profile = "bf16", prompt;
+  int64_t max_tokens = 64, top_k = 0, count = 1;
+  double temperature = 1.0, top_p = 1.0;
+  uint64_t seed = 0;
+  bool json = false;
+};
+struct ScoreArguments {
+  std::string model, input, profile = "bf16";
+};
+struct EvalArguments {
+  std::string checkpoint, task, profile = "bf16";
+  std::vector<std::string> options;  // key=value, of the task
+  std::vector<int64_t> k{1, 4};
+  std::optional<int64_t> samples;    // absent: the largest k
+  int64_t prompts = 128, max_tokens = 32;
+  double temperature = 1.0, top_p = 1.0;
+  uint64_t seed = 0;
+  bool json = false;
+};
+
+int run_command(const RunArguments& arguments);
+int generate_command(const GenerateArguments& arguments);
+int score_command(const ScoreArguments& arguments);
+int eval_command(const EvalArguments& arguments);
+int list_command(const std::string& what, bool json);
+int doctor_command(bool json);
+int schema_command();
+const std::vector<std::string>& list_topics();
+
+/// Parses the command line and runs the command: the whole of main. Exit codes: 0 done, 1 failed, 2 wrong input.
+int run_command_line(int argc, char** argv);
+
+}  // namespace motley::app

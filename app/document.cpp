@@ -1,0 +1,172 @@
+#define TOML_HEADER_ONLY 0
+#include "app/document.h"
+
+#include <fmt/format.h>
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+namespace motley::app {
+namespace {
+
+Position position(const toml::source_region& region, const std::string& source) {
+  return {source, static_cast<int>(region.begin.line), static_cast<int>(region.begin.column)};
+}
+
+bool earlier(const Member& a, const Member& b) {
+  return a.at.line != b.at.line ? a.at.line < b.at.line : a.at.column < b.at.column;
+}
+
+Node convert(const toml::node& from, const std::string& source) {
+  Node node;
+  node.at = position(from.source(), source);
+  if (const auto* table = from.as_table()) {
+    node.kind = Node::Kind::table;
+    for (const auto& [key, value] : *table) {
+      node.members.push_back({std::string(key.str()), position(key.source(), source), convert(value, source)});
+    }
+    std::sort(node.members.begin(), node.members.end(), earlier);
+  } else if (const auto* array = from.as_array()) {
+    node.kind = Node::Kind::array;
+    for (const auto& item : *array) node.items.push_back(convert(item, source));
+  } else if (const auto* text = from.as_string()) {
+    node.kind = Node::Kind::text;
+    node.text = text->get();
+  } else if (const auto* integer = from.as_integer()) {
+    node.kind = Node::Kind::integer;
+    node.integer = integer->get();
+  } else if (const auto* number = from.as_floating_point()) {
+    node.kind = Node::Kind::number;
+    node.number = number->get();
+  } else if (const auto* boolean = from.as_boolean()) {
+    node.kind = Node::Kind::boolean;
+    node.boolean = boolean->get();
+  } else {
+    node.kind = Node::Kind::other;
+  }
+  return node;
+}
+
+/// The parser reports a key that stands twice at the end of its value: the key itself starts its line.
+Position problem_position(const toml::parse_error& error, const std::string& text, const std::string& source) {
+  Position at = position(error.source(), source);
+  if (error.description().find("cannot redefine") == std::string_view::npos) return at;
+  std::istringstream lines(text);
+  std::string line;
+  for (int number = 0; number < at.line; ++number) std::getline(lines, line);
+  const size_t start = line.find_first_not_of(" \t");
+  if (start != std::string::npos) at.column = static_cast<int>(start) + 1;
+  return at;
+}
+
+std::string read_text(const std::filesystem::path& file) {
+  const Position where{file.string()};
+  std::error_code error;
+  if (std::filesystem::is_directory(file, error)) throw InputError(where, "is a folder", "a TOML file is wanted");
+  std::ifstream in(file, std::ios::binary);
+  if (!in) throw InputError(where, std::string("cannot be read: ") + std::strerror(errno));
+  std::ostringstream text;
+  text << in.rdbuf();
+  return std::move(text).str();
+}
+
+}  // namespace
+
+Node Node::text_value(std::string text, const Position& at) {
+  Node node = empty(Kind::text, at);
+  node.text = std::move(text);
+  return node;
+}
+Node Node::empty(Kind kind, const Position& at) {
+  Node node;
+  node.kind = kind;
+  node.at = at;
+  return node;
+}
+
+Member* Node::find(std::string_view key) {
+  for (Member& member : members) {
+    if (member.key == key) return &member;
+  }
+  return nullptr;
+}
+const Member* Node::find(std::string_view key) const { return const_cast<Node*>(this)->find(key); }
+
+void Node::erase(std::string_view key) {
+  std::erase_if(members, [&](const Member& member) { return member.key == key; });
+}
+
+std::string Node::describe() const {
+  switch (kind) {
+    case Kind::boolean: return boolean ? "the boolean true" : "the boolean false";
+    case Kind::integer: return fmt::format("the integer {}", integer);
+    case Kind::number: return "the number " + toml_number(number);
+    case Kind::text: return "the text " + toml_text(text);
+    case Kind::array: return "a list";
+    case Kind::table: return "a table";
+    case Kind::other: return "a date or time";
+  }
+  return "";
+}
+
+Node read_toml_file(const std::filesystem::path& file) {
+  const std::string text = read_text(file);
+  try {
+    return convert(toml::parse(text, file.string()), file.string());
+  } catch (const toml::parse_error& error) {
+    throw InputError(problem_position(error, text, file.string()), std::string(error.description()));
+  }
+}
+
+Node parse_toml_value(const std::string& text, const Position& where) {
+  if (text.find_first_not_of(" \t") == std::string::npos) throw InputError(where, "there is no value after '='");
+  if (text.find_first_of("\r\n") != std::string::npos) throw InputError(where, "the value holds a line break");
+  try {
+    const toml::table table = toml::parse("value = " + text);
+    Node node = convert(*table.get("value"), where.source);
+    const auto place = [&](const auto& self, Node& at) -> void {
+      at.at = where;
+      for (Node& item : at.items) self(self, item);
+      for (Member& member : at.members) {
+        member.at = where;
+        self(self, member.value);
+      }
+    };
+    place(place, node);
+    return node;
+  } catch (const toml::parse_error& error) {
+    throw InputError(where, "the value is no TOML: " + std::string(error.description()));
+  }
+}
+
+std::string toml_text(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    switch (c) {
+      case '"': out += "\\\""; break;
+      case '\\': out += "\\\\"; break;
+      case '\n': out += "\\n"; break;
+      case '\t': out += "\\t"; break;
+      case '\r': out += "\\r"; break;
+      default:
+        if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) out += fmt::format("\\u{:04x}", static_cast<int>(c));
+        else out += c;
+    }
+  }
+  return out + "\"";
+}
+
+std::string toml_number(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
+  std::string text = fmt::format("{}", value);
+  if (text.find_first_of(".e") == std::string::npos) text += ".0";
+  return text;
+}
+
+}  // namespace motley::app

@@ -1,0 +1,200 @@
+// Checks that concern several keys at once, each with its reason. The single keys' ranges are in app/schema_fields.cpp.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "actors/checkpoint.h"
+#include "app/experiment_toml.h"
+#include "app/schema.h"
+
+namespace motley::app {
+namespace {
+
+constexpr int64_t kSlots = 256;  // of a replica whose group does not say
+
+/// Groups without max_sequences get what run.concurrency still needs, at least kSlots.
+void resolve_slots(Experiment& e, const KeyPositions& keys) {
+  int64_t missing = e.run.concurrency, open_replicas = 0;
+  const auto given = [&](size_t i) { return keys.given(fmt::format("samplers.{}.max_sequences", i)); };
+  for (size_t i = 0; i < e.samplers.size(); ++i) {
+    const SamplerGroupOptions& group = e.samplers[i];
+    if (given(i)) missing -= group.max_sequences * group.replicas;
+    else open_replicas += group.replicas;
+  }
+  for (size_t i = 0; i < e.samplers.size(); ++i) {
+    if (given(i)) continue;
+    const int64_t needed = (std::max<int64_t>(missing, 0) + open_replicas - 1) / open_replicas;
+    e.samplers[i].max_sequences = std::max(kSlots, needed);
+  }
+}
+
+void check_model(const Experiment& e, const KeyPositions& keys) {
+  const TransformerConfig& c = e.model.config;
+  if (!e.model.path.empty()) {
+    for (const std::string& key : section_keys("model")) {
+      if (key != "path" && keys.given("model." + key)) {
+        throw InputError(keys.of("model." + key), fmt::format("model.{} together with model.path", key),
+                         "the sizes are those of the checkpoint: leave one of the two out");
+      }
+    }
+    try {
+      actors::find_checkpoint(e.model.path);
+    } catch (const actors::CheckpointError& error) {
+      throw InputError(keys.of("model.path"), error.what(), "paths are relative to the working directory");
+    }
+    return;
+  }
+  if (c.heads % c.kv_heads != 0) {
+    throw InputError(keys.of(keys.given("model.kv_heads") ? "model.kv_heads" : "model.heads"),
+                     fmt::format("{} heads cannot share {} kv_heads evenly", c.heads, c.kv_heads),
+                     "model.heads must be a multiple of model.kv_heads");
+  }
+  if (c.head_dim == 0 && c.width % c.heads != 0) {
+    throw InputError(keys.of(keys.given("model.width") ? "model.width" : "model.heads"),
+                     fmt::format("a width of {} cannot be split over {} heads", c.width, c.heads),
+                     "model.width must be a multiple of model.heads, or model.head_dim be given");
+  }
+  const int64_t head_dim = c.head_dim == 0 ? c.width / c.heads : c.head_dim;
+  if (head_dim % 2 != 0) {
+    throw InputError(keys.of(keys.given("model.head_dim") ? "model.head_dim" : "model.width"),
+                     fmt::format("a head of width {} is odd", head_dim), "rotary embedding turns pairs: it must be even");
+  }
+  if (e.sampling.max_tokens >= c.max_positions) {
+    throw InputError(keys.of(keys.given("model.max_positions") ? "model.max_positions" : "sampling.max_tokens"),
+                     fmt::format("replies of {} tokens do not fit into {} positions with a prompt before them",
+                                 e.sampling.max_tokens, c.max_positions),
+                     "sampling.max_tokens must be below model.max_positions");
+  }
+}
+
+int record_rank(RecordKind kind) {
+  switch (kind) {
+    case RecordKind::sampled: return 0;
+    case RecordKind::candidates:
+    case RecordKind::top_k: return 1;
+    case RecordKind::full: return 2;
+  }
+  return 0;
+}
+
+void check_record(const Experiment& e, const KeyPositions& keys) {
+  const std::string& record = e.sampling.record;
+  if (record == "auto") return;
+  const bool truncated = e.sampling.top_p < 1.0 || e.sampling.top_k > 0;
+  if (truncated) {
+    throw InputError(keys.of("sampling.record"),
+                     fmt::format("sampling.record = \"{}\" with a truncated distribution (top_p {}, top_k {})", record,
+                                 e.sampling.top_p, e.sampling.top_k),
+                     "the trainer must replay the candidate set, and that is what is recorded: allowed is \"auto\"");
+  }
+  const RecordKind needed = algos::make_correction(e.algo.correction, e.algo.parameters)->needs();
+  const int rank = record == "sampled" ? 0 : record == "top_k" ? 1 : 2;
+  if (rank < record_rank(needed)) {
+    throw InputError(keys.of("sampling.record"),
+                     fmt::format("sampling.record = \"{}\" is too little for correction '{}'", record,
+                                 e.algo.correction),
+                     record_rank(needed) == 2 ? "it needs the full distribution: allowed are \"auto\", \"full\""
+                                              : "it needs more than the drawn token: allowed are \"auto\", \"top_k\", "
+                                                "\"full\"");
+  }
+}
+
+void check_correction(const Experiment& e, const KeyPositions& keys) {
+  if (e.algo.correction.empty()) {
+    throw InputError(keys.of("algo.correction"), "asynchronous sampling with no algo.correction",
+                     "plain GRPO must be asked for by name: correction = \"grpo\"; allowed: " +
+                         join(correction_names(), ", "));
+  }
+  try {
+    algos::make_correction(e.algo.correction, e.algo.parameters);
+  } catch (const std::invalid_argument& error) {
+    throw InputError(keys.of("algo.parameters"), error.what());
+  }
+  if (e.algo.minibatches > e.algo.prompts) {
+    throw InputError(keys.of("algo.minibatches"),
+                     fmt::format("{} minibatches of {} prompts", e.algo.minibatches, e.algo.prompts),
+                     "groups are never split: algo.minibatches is at most algo.prompts");
+  }
+  check_record(e, keys);
+}
+
+void check_fleet(const Experiment& e, const KeyPositions& keys) {
+  int64_t slots = 0;
+  for (size_t i = 0; i < e.samplers.size(); ++i) {
+    slots += e.samplers[i].max_sequences * e.samplers[i].replicas;
+    const std::string path = fmt::format("samplers.{}.staleness", i);
+    if (e.samplers[i].staleness && e.run.async) {
+      throw InputError(keys.of(path), "imposed staleness in an asynchronous run",
+                       "there it comes about by itself: set run.async = false");
+    }
+  }
+  if (!e.run.async) return;
+  const int64_t batch = e.algo.prompts * e.algo.group_size;
+  if (e.run.concurrency < batch) {
+    throw InputError(keys.of("run.concurrency"),
+                     fmt::format("a concurrency of {} is below one batch of {} x {} = {} episodes", e.run.concurrency,
+                                 e.algo.prompts, e.algo.group_size, batch),
+                     fmt::format("no batch could ever be complete: at least {}", batch));
+  }
+  if (slots < e.run.concurrency) {
+    const std::string first = "samplers.0.max_sequences";
+    throw InputError(keys.of(keys.given("run.concurrency") ? "run.concurrency" : first),
+                     fmt::format("the groups hold {} sequences together, run.concurrency is {}", slots,
+                                 e.run.concurrency),
+                     "the sum of max_sequences x replicas must be at least run.concurrency");
+  }
+}
+
+void check_eval(const Experiment& e, const KeyPositions& keys) {
+  const int64_t largest = *std::max_element(e.eval.k.begin(), e.eval.k.end());
+  if (e.eval.samples < largest) {
+    throw InputError(keys.of("eval.samples"), fmt::format("pass@{} of {} samples", largest, e.eval.samples),
+                     "eval.samples must be at least the largest k");
+  }
+}
+
+void check_data(const Experiment& e, const KeyPositions& keys) {
+  std::error_code error;
+  if (!e.warmstart.data.empty() && !std::filesystem::is_regular_file(e.warmstart.data, error)) {
+    throw InputError(keys.of("warmstart.data"), fmt::format("'{}' is no file", e.warmstart.data),
+                     "paths are relative to the working directory");
+  }
+  for (size_t i = 0; i < e.tasks.size(); ++i) {
+    const TaskOptions& task = e.tasks[i];
+    bool demonstrations = false;
+    try {
+      demonstrations = envs::find_task(task.env)->make(task.options)->has_demonstrations();
+    } catch (const std::exception& problem) {  // TaskError, or the option that a constructor refuses
+      throw InputError(keys.of(fmt::format("tasks.{}", i)), fmt::format("task '{}': {}", task.env, problem.what()));
+    }
+    if (e.warmstart.steps > 0 && e.warmstart.data.empty() && !demonstrations) {
+      throw InputError(keys.of("warmstart.steps"),
+                       fmt::format("a warm start on task '{}', which has no demonstrations", task.env),
+                       "set warmstart.data, or warmstart.steps = 0");
+    }
+  }
+}
+
+}  // namespace
+
+void resolve_experiment(Experiment& e, const KeyPositions& keys) {
+  if (e.algo.correction.empty() && !e.run.async) {
+    e.algo.correction = "grpo";
+    if (const auto* info = find_correction("grpo")) e.algo.parameters = info->defaults;
+  }
+  resolve_slots(e, keys);
+  if (!keys.given("eval.samples")) {
+    e.eval.samples = std::max(e.eval.samples, *std::max_element(e.eval.k.begin(), e.eval.k.end()));
+  }
+}
+
+void check_experiment(const Experiment& experiment, const KeyPositions& keys) {
+  check_model(experiment, keys);
+  check_correction(experiment, keys);
+  check_fleet(experiment, keys);
+  check_eval(experiment, keys);
+  check_data(experiment, keys);
+}
+
+}  // namespace motley::app

@@ -1,0 +1,225 @@
+#include "app/experiment_toml.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "app/schema.h"
+
+namespace motley::app {
+namespace {
+
+std::string dotted(const std::string& section, const std::string& key) {
+  return section.empty() ? key : section + "." + key;
+}
+
+const SectionInfo* find_section(const std::string& name) {
+  for (const SectionInfo& section : schema_sections()) {
+    if (section.name == name) return &section;
+  }
+  return nullptr;
+}
+
+/// The nearest of the section's keys; else a key of that very name in another section, by its path.
+std::string nearest_key(const std::string& key, const std::vector<std::string>& keys) {
+  const std::string near = nearest_name(key, keys);
+  if (!near.empty()) return near;
+  for (const Field& field : schema_fields()) {
+    if (field.key == key) return dotted(field.section, field.key);
+  }
+  return "";
+}
+
+class Loader {
+ public:
+  Loader(const Node& document, const std::string& file) : keys_(file) { read(document); }
+  Experiment take() {
+    resolve_experiment(experiment_, keys_);
+    check_experiment(experiment_, keys_);
+    resolve_sizes(experiment_.model);
+    return std::move(experiment_);
+  }
+
+ private:
+  /// The sizes that follow from others, once these have been checked. A model from a folder brings its own.
+  static void resolve_sizes(ModelOptions& model) {
+    if (!model.path.empty()) return;
+    TransformerConfig config = model.config;
+    config.vocabulary = 1;  // comes from the tokenizer; no size depends on it
+    model.config = config.resolved();
+    model.config.vocabulary = 0;
+  }
+
+  void read(const Node& document) {
+    for (const Member& member : document.members) read_top(member);
+    if (experiment_.tasks.empty()) {
+      throw InputError(keys_.of("tasks"), "no [[tasks]]", "at least one is needed, with env = one of " +
+                       join(env_names(), ", "));
+    }
+    read_parameters();
+  }
+
+  void read_top(const Member& member) {
+    if (const Field* field = find_field("", member.key)) {
+      assign(*field, member, member.key, 0);
+      return;
+    }
+    const SectionInfo* section = find_section(member.key);
+    if (!section || section->name.empty()) unknown_top(member);
+    keys_.set(section->name, member.at);
+    const Node& value = member.value;
+    if (!section->list) {
+      if (value.kind != Node::Kind::table) wrong_section(member, "a table, [" + section->name + "]");
+      read_section(value, section->name, section->name, 0);
+      return;
+    }
+    if (value.kind != Node::Kind::array || value.items.empty()) wrong_section(member, "tables, [[" + member.key + "]]");
+    for (size_t i = 0; i < value.items.size(); ++i) {
+      const Node& item = value.items[i];
+      if (item.kind != Node::Kind::table) wrong_section(member, "tables, [[" + member.key + "]]");
+      const std::string path = fmt::format("{}.{}", section->name, i);
+      keys_.set(path, item.at);
+      section->name == "tasks" ? read_task(item, path, i) : read_group(item, path, i);
+    }
+  }
+
+  [[noreturn]] static void unknown_top(const Member& member) {
+    std::vector<std::string> names = section_keys("");
+    for (const SectionInfo& section : schema_sections()) {
+      if (!section.name.empty()) names.push_back(section.name);
+    }
+    const bool table = member.value.kind == Node::Kind::table || member.value.kind == Node::Kind::array;
+    throw InputError(member.at, fmt::format("unknown {} '{}'", table ? "table" : "key", member.key),
+                     "allowed: " + join(names, ", "), nearest_key(member.key, names));
+  }
+  [[noreturn]] static void wrong_section(const Member& member, const std::string& wanted) {
+    throw InputError(member.at, fmt::format("{} is {}", member.key, member.value.describe()), "allowed: " + wanted);
+  }
+
+  void assign(const Field& field, const Member& member, const std::string& path, size_t index) {
+    field.set(experiment_, index, field.rule.read(member.value, path));
+    keys_.set(path, member.value.at);
+  }
+
+  void read_section(const Node& table, const std::string& section, const std::string& path, size_t index) {
+    for (const Member& member : table.members) {
+      if (section == "algo" && member.key == "parameters") {
+        if (member.value.kind != Node::Kind::table) wrong_section(member, "a table, [algo.parameters]");
+        keys_.set("algo.parameters", member.at);
+        parameters_ = &member.value;
+      } else if (const Field* field = find_field(section, member.key)) {
+        assign(*field, member, path + "." + member.key, index);
+      } else {
+        unknown_key(member, section, section_keys(section));
+      }
+    }
+  }
+
+  [[noreturn]] static void unknown_key(const Member& member, const std::string& section,
+                                       const std::vector<std::string>& keys) {
+    const bool list = find_section(section) && find_section(section)->list;
+    throw InputError(member.at, fmt::format("unknown key '{}' in {}", member.key,
+                                            list ? "[[" + section + "]]" : "[" + section + "]"),
+                     "allowed: " + join(keys, ", "), nearest_key(member.key, keys));
+  }
+
+  void read_group(const Node& table, const std::string& path, size_t index) {
+    experiment_.samplers.emplace_back();
+    read_section(table, "samplers", path, index);
+    const std::string& name = experiment_.samplers[index].name;
+    if (name.empty()) throw InputError(table.at, "a [[samplers]] without a name", "name = \"...\" is needed");
+    for (size_t i = 0; i < index; ++i) {
+      if (experiment_.samplers[i].name != name) continue;
+      throw InputError(keys_.of(path + ".name"), fmt::format("two sampler groups are named '{}'", name),
+                       "the first stands at " + keys_.of(fmt::format("samplers.{}.name", i)).text());
+    }
+  }
+
+  void read_task(const Node& table, const std::string& path, size_t index) {
+    TaskOptions& task = experiment_.tasks.emplace_back();
+    const Member* env = table.find("env");
+    if (!env) {
+      throw InputError(table.at, "a [[tasks]] without env", "env = one of " + join(env_names(), ", ") + " is needed");
+    }
+    assign(*find_field("tasks", "env"), *env, path + ".env", index);
+    const envs::TaskInfo& info = *envs::find_task(task.env);
+    std::vector<std::string> keys = section_keys("tasks");
+    for (const envs::Option& option : info.options) {
+      keys.push_back(option.name);
+      task.options[option.name] = option.default_value;
+    }
+    for (const Member& member : table.members) {
+      const std::string key = path + "." + member.key;
+      const auto option = std::find_if(info.options.begin(), info.options.end(),
+                                       [&](const envs::Option& o) { return o.name == member.key; });
+      if (const Field* field = find_field("tasks", member.key)) {
+        assign(*field, member, key, index);
+      } else if (option != info.options.end()) {
+        task.options[option->name] = option_text(option_rule(*option).read(member.value, key));
+        keys_.set(key, member.value.at);
+      } else {
+        unknown_key(member, "tasks", keys);
+      }
+    }
+  }
+
+  static std::string option_text(const Value& value) {
+    const std::string* text = std::get_if<std::string>(&value);
+    return text ? *text : value_to_toml(value);
+  }
+
+  /// [algo.parameters] is read when the correction is known.
+  void read_parameters() {
+    AlgoOptions& algo = experiment_.algo;
+    const algos::CorrectionInfo* info = find_correction(algo.correction);
+    if (info) algo.parameters = info->defaults;
+    if (!parameters_) return;
+    if (!info) {
+      throw InputError(keys_.of("algo.parameters"), "[algo.parameters] without algo.correction",
+                       "name the correction that they belong to");
+    }
+    std::vector<std::string> names;
+    for (const auto& [name, value] : info->defaults) names.push_back(name);
+    for (const Member& member : parameters_->members) {
+      if (!info->defaults.contains(member.key)) {
+        throw InputError(member.at, fmt::format("unknown parameter '{}' of correction '{}'", member.key, info->name),
+                         names.empty() ? "it has none" : "allowed: " + join(names, ", "),
+                         nearest_name(member.key, names));
+      }
+      const std::string path = "algo.parameters." + member.key;
+      algo.parameters[member.key] = std::get<double>(parameter_rule().read(member.value, path));
+      keys_.set(path, member.value.at);
+    }
+  }
+
+  Experiment experiment_;
+  KeyPositions keys_;
+  const Node* parameters_ = nullptr;
+};
+
+}  // namespace
+
+Position KeyPositions::of(std::string path) const {
+  while (!path.empty()) {
+    const auto found = at_.find(path);
+    if (found != at_.end()) return found->second;
+    const size_t dot = path.rfind('.');
+    path = dot == std::string::npos ? "" : path.substr(0, dot);
+  }
+  return {file_, 1, 1};
+}
+
+Experiment load_experiment(const ExperimentSource& source) {
+  Node document = read_toml_file(source.file);
+  if (!document.find("samplers")) {
+    const Position start{source.file.string(), 1, 1};
+    Node group = Node::empty(Node::Kind::table, start), groups = Node::empty(Node::Kind::array, start);
+    group.members.push_back({"name", start, Node::text_value("default", start)});
+    groups.items.push_back(std::move(group));
+    document.members.push_back({"samplers", start, std::move(groups)});
+  }
+  apply_overrides(document, source);
+  return Loader(document, source.file.string()).take();
+}
+
+}  // namespace motley::app

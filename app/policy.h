@@ -1,0 +1,29 @@
+// A model of the command line's MODEL argument, ready to decode in a numeric profile.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "envs/tokenizer.h"
+#include "tensor/engine.h"
+
+namespace motley::app {
+
+struct Policy {
+  std::filesystem::path folder;
+  TransformerConfig config;
+  std::optional<envs::Tokenizer> tokenizer;  // absent: none that can be read
+  std::string tokenizer_problem;             // then why
+  std::shared_ptr<const SamplerWeights> weights;
+
+  /// Throws InputError with the reason when there is none.
+  const envs::Tokenizer& need_tokenizer() const;
+};
+
+/// `path`: a checkpoint, a run folder (its newest checkpoint), or a model folder in the Hugging Face layout. Sets this
+/// thread's compute threads to the machine's cores.
+Policy open_policy(const std::string& path, const std::string& profile);
+
+}  // namespace motley::app

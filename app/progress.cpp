@@ -1,0 +1,110 @@
+#include "app/progress.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+namespace motley::app {
+namespace {
+
+std::optional<double> find(const algos::Metrics& metrics, const std::string& name) {
+  const auto it = metrics.find(name);
+  return it == metrics.end() ? std::nullopt : std::optional(it->second);
+}
+
+std::string field(const algos::Metrics& metrics, const std::string& name, const char* format) {
+  const auto value = find(metrics, name);
+  return value ? fmt::format(fmt::runtime(format), *value) : "-";
+}
+
+std::string duration(double seconds) {
+  const auto s = static_cast<int64_t>(seconds + 0.5);
+  return s >= 3600 ? fmt::format("{}h{:02}m", s / 3600, s / 60 % 60) : fmt::format("{}m{:02}s", s / 60, s % 60);
+}
+
+}  // namespace
+
+Progress::Progress(const Experiment& experiment, bool terminal, int columns)
+    : experiment_(experiment), terminal_(terminal), columns_(std::max(columns, 40)) {}
+
+std::string Progress::started(int64_t parameters, int64_t vocabulary, int64_t first_update) {
+  first_update_ = first_update;
+  start_ = std::chrono::steady_clock::now();
+  std::string groups;
+  for (const auto& group : experiment_.samplers)
+    groups += fmt::format("{}{} ({}{})", groups.empty() ? "" : ", ", group.name, group.profile,
+                          group.replicas > 1 ? fmt::format(" x{}", group.replicas) : "");
+  return fmt::format("{}: {} parameters, {} symbols, trainer {}, correction {}, samplers {}\n", experiment_.name,
+                     parameters, vocabulary, experiment_.trainer.profile, experiment_.algo.correction, groups);
+}
+
+std::string Progress::warm_start(int64_t step, int64_t steps, double loss, bool cached) {
+  if (cached) return "warm start: taken from the cache\n";
+  const bool last = step == steps;
+  if (terminal_) return fmt::format("\rwarm start {}/{}  loss {:.4f}\x1b[K{}", step, steps, loss, last ? "\n" : "");
+  return last || step % 100 == 0 ? fmt::format("warm start {}/{}  loss {:.4f}\n", step, steps, loss) : "";
+}
+
+std::string Progress::time_left(int64_t update) const {
+  const int64_t done = update - first_update_ + 1;
+  if (done < 3) return "-";
+  const double elapsed = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  return duration(elapsed / static_cast<double>(done) * static_cast<double>(experiment_.run.updates - update));
+}
+
+std::string Progress::plain_line(int64_t update, const algos::Metrics& metrics) const {
+  std::string line =
+      fmt::format("update {:>4}/{}  reward {}  kl {}  outside {}  staleness {}  tokens/s {}  left {}", update,
+                  experiment_.run.updates, field(metrics, "reward/mean", "{:.3f}"),
+                  field(metrics, "kl/sampler_trainer", "{:.5f}"), field(metrics, "ratio/outside", "{:.4f}"),
+                  field(metrics, "staleness/mean", "{:.2f}"), field(metrics, "time/tokens_per_second", "{:.0f}"),
+                  time_left(update));
+  if (find(metrics, "eval/pass_at_1")) line += "  pass@1 " + field(metrics, "eval/pass_at_1", "{:.3f}");
+  return line + "\n";
+}
+
+std::string Progress::erase() {
+  const std::string out = drawn_lines_ > 0 ? fmt::format("\x1b[{}F\x1b[J", drawn_lines_) : "";
+  drawn_lines_ = 0;
+  return out;
+}
+
+std::string Progress::block(int64_t update, const algos::Metrics& metrics) {
+  std::vector<std::string> lines;
+  const int width = std::clamp(columns_ - 60, 8, 40);
+  const auto filled = static_cast<int>(width * update / std::max<int64_t>(1, experiment_.run.updates));
+  lines.push_back(fmt::format("{} [{}{}] {}/{}  left {}", experiment_.name, std::string(static_cast<size_t>(filled), '#'),
+                              std::string(static_cast<size_t>(width - filled), '.'), update, experiment_.run.updates,
+                              time_left(update)));
+  lines.push_back(fmt::format("reward {}  kl {}  entropy {}  staleness {}  tokens/s {}  pass@1 {}",
+                              field(metrics, "reward/mean", "{:.3f}"), field(metrics, "kl/sampler_trainer", "{:.5f}"),
+                              field(metrics, "entropy", "{:.3f}"), field(metrics, "staleness/mean", "{:.2f}"),
+                              field(metrics, "time/tokens_per_second", "{:.0f}"),
+                              pass_ < 0 ? "-" : fmt::format("{:.3f}", pass_)));
+  for (const auto& group : experiment_.samplers) {
+    const std::string prefix = "group/" + group.name + "/";
+    lines.push_back(fmt::format("  {:<12} {:<16} share {}  kl {}  outside {}  staleness {}  tokens/s {}", group.name,
+                                group.profile, field(metrics, prefix + "share", "{:.2f}"),
+                                field(metrics, prefix + "kl/sampler_trainer", "{:.5f}"),
+                                field(metrics, prefix + "ratio/outside", "{:.4f}"),
+                                field(metrics, prefix + "staleness/mean", "{:.2f}"),
+                                field(metrics, prefix + "time/tokens_per_second", "{:.0f}")));
+  }
+  std::string out = erase();
+  for (std::string& line : lines) {
+    if (line.size() > static_cast<size_t>(columns_)) line.resize(static_cast<size_t>(columns_));  // no wrapped lines
+    out += line + "\n";
+  }
+  drawn_lines_ = static_cast<int>(lines.size());
+  return out;
+}
+
+std::string Progress::update(int64_t update, const algos::Metrics& metrics) {
+  if (const auto pass = find(metrics, "eval/pass_at_1")) pass_ = *pass;
+  return terminal_ ? block(update, metrics) : plain_line(update, metrics);
+}
+
+std::string Progress::message(const std::string& text) { return erase() + text + "\n"; }
+
+}  // namespace motley::app

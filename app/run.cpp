@@ -1,0 +1,174 @@
+// motley run: the folder, the observers, the signals; the fleet itself is actors/run.h.
+#include <pthread.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <thread>
+
+#include "actors/checkpoint.h"
+#include "actors/run.h"
+#include "app/closing_table.h"
+#include "app/commands.h"
+#include "app/metrics_writer.h"
+#include "app/progress.h"
+#include "app/report.h"
+#include "app/run_folder.h"
+#include "app/tensorboard.h"
+#include "tensor/model_file.h"
+
+namespace motley::app {
+namespace {
+
+sigset_t stop_signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGINT);
+  sigaddset(&set, SIGTERM);
+  return set;
+}
+
+void say(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stderr);
+  std::fflush(stderr);
+}
+
+/// Metrics, TensorBoard events and the display, fed from the run.
+class Observers final : public actors::RunObserver {
+ public:
+  Observers(const std::filesystem::path& folder, const Experiment& experiment, int64_t keep_through)
+      : metrics_(folder / "metrics.jsonl", keep_through),
+        tensorboard_(folder),
+        progress_(experiment, isatty(STDERR_FILENO) != 0, columns()) {}
+  void started(int64_t parameters, int64_t vocabulary, int64_t first_update) override {
+    say(progress_.started(parameters, vocabulary, first_update));
+  }
+  void warm_start(int64_t step, int64_t steps, double loss, bool cached) override {
+    say(progress_.warm_start(step, steps, loss, cached));
+  }
+  void update(int64_t update, const algos::Metrics& metrics) override {
+    metrics_.write(update, metrics);
+    tensorboard_.write(update, metrics);
+    say(progress_.update(update, metrics));
+  }
+  void message(const std::string& text) override { say(progress_.message(text)); }
+
+ private:
+  static int columns() {
+    winsize size{};
+    return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+  }
+  MetricsWriter metrics_;
+  TensorBoardWriter tensorboard_;
+  Progress progress_;
+};
+
+/// Waits for SIGINT and SIGTERM, which all threads block: the first asks the run to stop, the second ends the process.
+class SignalWatch {
+ public:
+  explicit SignalWatch(actors::StopRequest& stop) : thread_([this, &stop] { watch(stop); }) {}
+  ~SignalWatch() {
+    done_ = true;
+    pthread_kill(thread_.native_handle(), SIGTERM);
+    thread_.join();
+  }
+
+ private:
+  void watch(actors::StopRequest& stop) {
+    const sigset_t set = stop_signals();
+    for (int received = 0;;) {
+      int signal = 0;
+      if (sigwait(&set, &signal) != 0) continue;
+      if (done_) return;
+      if (++received == 2) _exit(130);
+      stop = 1;
+      say("\nmotley: stopping after this update, with a checkpoint; once more stops now\n");
+    }
+  }
+  std::atomic<bool> done_{false};
+  std::thread thread_;
+};
+
+struct Prepared {
+  actors::RunRequest request;
+  int64_t keep_through = -1;  // of metrics.jsonl
+};
+
+Prepared prepare(const RunArguments& arguments) {
+  Prepared prepared;
+  prepared.request.stop_after = arguments.stop_after;
+  if (!arguments.resume.empty()) {
+    Resumption resumption = find_resumption(arguments);
+    prepared.request.experiment = std::move(resumption.experiment);
+    prepared.request.folder = resumption.folder;
+    prepared.request.resume = resumption.checkpoint;
+    prepared.keep_through = resumption.update;
+    return prepared;
+  }
+  if (arguments.toml.empty()) {
+    throw InputError({"motley run"}, "no experiment", "give a TOML file, or --resume with a run folder");
+  }
+  prepared.request.experiment = load_experiment({arguments.toml, arguments.sets, arguments.seed});
+  return prepared;
+}
+
+void open_folder(Prepared& prepared) {
+  actors::RunRequest& request = prepared.request;
+  if (!request.resume) request.folder = make_run_folder(request.experiment);
+  write_file_atomically(request.folder / "experiment.toml", experiment_to_toml(request.experiment));
+  say((request.resume ? "resuming " : "run folder ") + request.folder.string() + "\n");
+}
+
+/// Input that turns out bad before the first update leaves nothing behind, as if the TOML had been refused.
+void remove_unused(const actors::RunRequest& request) {
+  std::error_code error;
+  const std::filesystem::path metrics = request.folder / "metrics.jsonl";
+  if (request.resume || (std::filesystem::exists(metrics, error) && std::filesystem::file_size(metrics, error) > 0)) return;
+  std::filesystem::remove_all(request.folder, error);
+  std::filesystem::remove(request.folder.parent_path(), error);  // fails if anything else is there
+}
+
+actors::RunSummary observed_run(const Prepared& prepared) {
+  const actors::RunRequest& request = prepared.request;
+  actors::StopRequest stop{0};
+  const SignalWatch watch(stop);
+  try {
+    Observers observers(request.folder, request.experiment, prepared.keep_through);
+    return actors::run_experiment(request, observers, stop);
+  } catch (const actors::CheckpointError&) {
+    remove_unused(request);
+    throw;
+  } catch (const ModelFileError&) {
+    remove_unused(request);
+    throw;
+  } catch (const envs::TaskError&) {
+    remove_unused(request);
+    throw;
+  }
+}
+
+}  // namespace
+
+int run_command(const RunArguments& arguments) {
+  Prepared prepared = prepare(arguments);
+  if (arguments.dry_run) {
+    std::fputs(experiment_to_toml(prepared.request.experiment).c_str(), stdout);
+    return 0;
+  }
+  const sigset_t blocked = stop_signals();  // inherited by every thread that starts below
+  pthread_sigmask(SIG_BLOCK, &blocked, nullptr);
+  open_folder(prepared);
+  const actors::RunRequest& request = prepared.request;
+  const actors::RunSummary summary = observed_run(prepared);
+  write_report(request.folder, summary);
+  const std::string folder = request.folder.string();
+  if (summary.interrupted) {
+    say("stopped after update " + std::to_string(summary.updates) + "; to go on: motley run --resume " + folder + "\n");
+  }
+  std::fputs((arguments.json ? closing_json(summary, request.folder) : closing_table(summary)).c_str(), stdout);
+  if (!arguments.json) say("results: " + folder + " (report.html, metrics.jsonl, " + summary.checkpoint.string() + ")\n");
+  return 0;
+}
+
+}  // namespace motley::app

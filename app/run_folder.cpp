@@ -1,0 +1,82 @@
+#include "app/run_folder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <system_error>
+
+#include "actors/checkpoint.h"
+
+namespace motley::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// These say how long, how fast and where, but not what is computed from the checkpoint on.
+bool may_differ(const std::string& path) {
+  static const std::vector<std::string> free{"name", "run.updates", "run.dir", "run.keep_trajectories",
+                                             "run.checkpoint_every", "run.threads", "trainer.threads"};
+  return std::find(free.begin(), free.end(), path) != free.end() || path.ends_with(".price_per_hour");
+}
+
+void require_agreement(const Experiment& recorded, const Experiment& given, const fs::path& own, const std::string& where) {
+  const auto old_values = experiment_values(recorded), new_values = experiment_values(given);
+  const auto refuse = [&](const std::string& path) {
+    const auto text = [&](const std::map<std::string, std::string>& values) {
+      const auto found = values.find(path);
+      return found == values.end() ? std::string("absent") : found->second;
+    };
+    throw InputError({where}, fmt::format("{} is {}, but the run to resume has {}", path, text(new_values),
+                                          text(old_values)),
+                     "a resumed run may change run.updates, run.threads, trainer.threads, run.checkpoint_every, "
+                     "run.keep_trajectories, run.dir, name and prices; see " + own.string());
+  };
+  for (const auto& [path, value] : old_values) {
+    const auto other = new_values.find(path);
+    if (!may_differ(path) && (other == new_values.end() || other->second != value)) refuse(path);
+  }
+  for (const auto& [path, value] : new_values) {
+    if (!may_differ(path) && !old_values.contains(path)) refuse(path);
+  }
+}
+
+/// The run folder that `path` is, or that the checkpoint `path` lies in.
+fs::path run_folder_of(const fs::path& path) {
+  const fs::path clean = fs::weakly_canonical(path);
+  for (const fs::path& folder : {clean, clean.parent_path().parent_path()}) {
+    if (fs::is_regular_file(folder / "experiment.toml")) return folder;
+  }
+  throw InputError({"--resume " + path.string()}, "no run folder: there is no experiment.toml",
+                   "give the folder that a run has printed, or a checkpoint in it");
+}
+
+}  // namespace
+
+fs::path make_run_folder(const Experiment& experiment) {
+  const std::string base = fmt::format("{}-{}", experiment.name, experiment.seed);
+  fs::create_directories(experiment.run.dir);
+  for (int suffix = 1;; ++suffix) {
+    const fs::path folder = fs::path(experiment.run.dir) / (suffix == 1 ? base : fmt::format("{}-{}", base, suffix));
+    if (fs::create_directory(folder)) return folder;
+  }
+}
+
+Resumption find_resumption(const RunArguments& arguments) {
+  Resumption found;
+  found.folder = run_folder_of(arguments.resume);
+  const fs::path own = found.folder / "experiment.toml";
+  const fs::path wanted = fs::weakly_canonical(arguments.resume);
+  found.checkpoint = actors::find_checkpoint(wanted);
+  const Experiment recorded = load_experiment({own, {}, ""});
+  const fs::path file = arguments.toml.empty() ? own : fs::path(arguments.toml);
+  found.experiment = load_experiment({file, arguments.sets, arguments.seed});
+  require_agreement(recorded, found.experiment, own, file.string());
+  const actors::Checkpoint checkpoint = actors::load_checkpoint(found.checkpoint);
+  if (!checkpoint.state || !checkpoint.optimizer) {
+    throw actors::CheckpointError(found.checkpoint.string() + ": holds weights only; a run cannot go on from it");
+  }
+  found.update = static_cast<int64_t>(checkpoint.state->version);
+  return found;
+}
+
+}  // namespace motley::app

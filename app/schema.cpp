@@ -1,0 +1,245 @@
+#include "app/schema.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/profile.h"
+
+namespace motley::app {
+namespace {
+
+std::string number_text(double value, bool whole) {
+  return whole ? fmt::format("{}", static_cast<int64_t>(value)) : fmt::format("{}", value);
+}
+
+std::string range_text(const ValueRule& rule, bool whole) {
+  std::string text;
+  if (std::isfinite(rule.minimum)) {
+    text = (rule.above_minimum ? "above " : "at least ") + number_text(rule.minimum, whole);
+  }
+  if (std::isfinite(rule.maximum)) {
+    if (!text.empty()) text += rule.below_maximum || rule.above_minimum ? " and " : ", ";
+    text += (rule.below_maximum ? "below " : "at most ") + number_text(rule.maximum, whole);
+  }
+  return text;
+}
+
+std::string text_rule(const ValueRule& rule) {
+  if (!rule.form.empty()) return rule.form;
+  if (!rule.names) return "any text but the empty one";
+  std::vector<std::string> quoted;
+  for (const std::string& name : rule.names()) quoted.push_back("\"" + name + "\"");
+  return "one of " + join(quoted, ", ");
+}
+
+[[noreturn]] void refuse(const ValueRule& rule, const Node& node, const std::string& path,
+                         const std::string& nearest = "") {
+  std::string allowed = "allowed: " + rule.allowed();
+  if (!rule.reason.empty()) allowed += " (" + rule.reason + ")";
+  throw InputError(node.at, fmt::format("{} is {}", path, node.describe()), allowed, nearest);
+}
+
+double read_number(const ValueRule& rule, const Node& node, const std::string& path, bool whole) {
+  if (node.kind != Node::Kind::integer && (whole || node.kind != Node::Kind::number)) refuse(rule, node, path);
+  const double value = node.kind == Node::Kind::integer ? static_cast<double>(node.integer) : node.number;
+  const bool low = rule.above_minimum ? value > rule.minimum : value >= rule.minimum;
+  const bool high = rule.below_maximum ? value < rule.maximum : value <= rule.maximum;
+  if (!std::isfinite(value) || !low || !high) refuse(rule, node, path);
+  return value;
+}
+
+std::string read_text(const ValueRule& rule, const Node& node, const std::string& path) {
+  if (node.kind != Node::Kind::text || node.text.empty()) refuse(rule, node, path);
+  if (node.text.find('\0') != std::string::npos) refuse(rule, node, path);
+  if (rule.accepts && !rule.accepts(node.text)) refuse(rule, node, path);
+  if (rule.names) {
+    const std::vector<std::string> names = rule.names();
+    if (std::find(names.begin(), names.end(), node.text) == names.end()) {
+      refuse(rule, node, path, nearest_name(node.text, names));
+    }
+  }
+  return node.text;
+}
+
+template <class T, class Read>
+std::vector<T> read_list(const ValueRule& rule, const Node& node, const std::string& path, Read read) {
+  if (node.kind != Node::Kind::array || node.items.empty()) refuse(rule, node, path);
+  std::vector<T> values;
+  for (size_t i = 0; i < node.items.size(); ++i) {
+    values.push_back(read(rule, node.items[i], fmt::format("{}[{}]", path, i)));
+    if (rule.kind != ValueKind::span && std::find(values.begin(), values.end() - 1, values.back()) != values.end() - 1) {
+      throw InputError(node.items[i].at, fmt::format("{} holds {} twice", path, node.items[i].describe()));
+    }
+  }
+  return values;
+}
+
+}  // namespace
+
+std::string kind_name(ValueKind kind) {
+  switch (kind) {
+    case ValueKind::boolean: return "boolean";
+    case ValueKind::integer: return "integer";
+    case ValueKind::number: return "number";
+    case ValueKind::text: return "text";
+    case ValueKind::integers: return "list of integers";
+    case ValueKind::texts: return "list of texts";
+    case ValueKind::span: return "[low, high]";
+  }
+  return "";
+}
+
+std::string ValueRule::allowed() const {
+  switch (kind) {
+    case ValueKind::boolean: return "true or false, without quotes";
+    case ValueKind::text: return text_rule(*this);
+    case ValueKind::texts: return "a list of at least one text, each " + text_rule(*this);
+    default: break;
+  }
+  const bool whole = kind != ValueKind::number;
+  const std::string range = range_text(*this, whole);
+  std::string text;
+  if (kind == ValueKind::integer) text = "an integer";
+  if (kind == ValueKind::number) text = "a number";
+  if (kind == ValueKind::integers) text = "a list of at least one integer, each";
+  if (kind == ValueKind::span) text = "[low, high] with low <= high, both integers";
+  if (range.empty()) return text;
+  return text + (kind == ValueKind::integers ? " " : " of ") + range;
+}
+
+Value ValueRule::read(const Node& node, const std::string& path) const {
+  const auto integer = [](const ValueRule& rule, const Node& item, const std::string& name) {
+    read_number(rule, item, name, true);
+    return item.integer;
+  };
+  switch (kind) {
+    case ValueKind::boolean:
+      if (node.kind != Node::Kind::boolean) refuse(*this, node, path);
+      return node.boolean;
+    case ValueKind::integer: return integer(*this, node, path);
+    case ValueKind::number: return read_number(*this, node, path, false);
+    case ValueKind::text: return read_text(*this, node, path);
+    case ValueKind::integers: return read_list<int64_t>(*this, node, path, integer);
+    case ValueKind::texts: return read_list<std::string>(*this, node, path, read_text);
+    case ValueKind::span: break;
+  }
+  std::vector<int64_t> pair = read_list<int64_t>(*this, node, path, integer);
+  if (pair.size() != 2 || pair[0] > pair[1]) refuse(*this, node, path);
+  return pair;
+}
+
+std::string value_to_toml(const Value& value) {
+  struct Printer {
+    std::string operator()(bool v) const { return v ? "true" : "false"; }
+    std::string operator()(int64_t v) const { return fmt::format("{}", v); }
+    std::string operator()(double v) const { return toml_number(v); }
+    std::string operator()(const std::string& v) const { return toml_text(v); }
+    std::string operator()(const std::vector<int64_t>& v) const { return fmt::format("[{}]", fmt::join(v, ", ")); }
+    std::string operator()(const std::vector<std::string>& v) const {
+      std::vector<std::string> quoted;
+      for (const std::string& text : v) quoted.push_back(toml_text(text));
+      return "[" + join(quoted, ", ") + "]";
+    }
+  };
+  return std::visit(Printer{}, value);
+}
+
+Field Field::between(double low, double high) && {
+  rule.minimum = low;
+  rule.maximum = high;
+  return std::move(*this);
+}
+Field Field::above(double low, double high) && {
+  rule.above_minimum = true;
+  return std::move(*this).between(low, high);
+}
+Field Field::below(double low, double high) && {
+  rule.below_maximum = true;
+  return std::move(*this).between(low, high);
+}
+Field Field::one_of(std::function<std::vector<std::string>()> names) && {
+  rule.names = std::move(names);
+  return std::move(*this);
+}
+Field Field::shaped(std::string form, std::function<bool(const std::string&)> accepts) && {
+  rule.form = std::move(form);
+  rule.accepts = std::move(accepts);
+  return std::move(*this);
+}
+Field Field::since(std::string reason) && {
+  rule.reason = std::move(reason);
+  return std::move(*this);
+}
+Field Field::defaults_to(std::string note) && {
+  default_note = std::move(note);
+  return std::move(*this);
+}
+
+const Field* find_field(const std::string& section, const std::string& key) {
+  for (const Field& field : schema_fields()) {
+    if (field.section == section && field.key == key) return &field;
+  }
+  return nullptr;
+}
+
+std::vector<std::string> section_keys(const std::string& section) {
+  std::vector<std::string> keys;
+  for (const Field& field : schema_fields()) {
+    if (field.section == section) keys.push_back(field.key);
+  }
+  return keys;
+}
+
+ValueRule option_rule(const envs::Option& option) {
+  ValueRule rule;
+  using OptionKind = envs::Option::Kind;
+  switch (option.kind) {
+    case OptionKind::boolean: rule.kind = ValueKind::boolean; break;
+    case OptionKind::integer: rule.kind = ValueKind::integer; break;
+    case OptionKind::number: rule.kind = ValueKind::number; break;
+    case OptionKind::text: rule.kind = ValueKind::text; break;
+  }
+  if (option.minimum < option.maximum) {
+    rule.minimum = option.minimum;
+    rule.maximum = option.maximum;
+  }
+  if (!option.allowed.empty()) rule.names = [names = option.allowed] { return names; };
+  return rule;
+}
+
+ValueRule parameter_rule() {
+  ValueRule rule;
+  rule.kind = ValueKind::number;
+  return rule;
+}
+
+std::vector<std::string> correction_names() {
+  std::vector<std::string> names;
+  for (const algos::CorrectionInfo& info : algos::corrections()) names.push_back(info.name);
+  return names;
+}
+std::vector<std::string> env_names() {
+  std::vector<std::string> names;
+  for (const envs::TaskInfo& info : envs::tasks()) names.push_back(info.name);
+  return names;
+}
+std::vector<std::string> profile_names() {
+  std::vector<std::string> names;
+  for (const kernels::NumericProfile& profile : kernels::profiles()) names.push_back(profile.name);
+  return names;
+}
+std::vector<std::string> group_profile_names() {
+  std::vector<std::string> names = profile_names();
+  names.push_back("trainer");
+  return names;
+}
+const algos::CorrectionInfo* find_correction(const std::string& name) {
+  for (const algos::CorrectionInfo& info : algos::corrections()) {
+    if (info.name == name) return &info;
+  }
+  return nullptr;
+}
+
+}  // namespace motley::app

@@ -1,0 +1,83 @@
+// The one table of the keys that an experiment's TOML may hold. It drives parsing, the hints of error messages, --set,
+// --dry-run and docs/experiment.md. Defaults are those of actors/experiment.h.
+#pragma once
+
+#include <functional>
+#include <limits>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "actors/experiment.h"
+#include "app/document.h"
+
+namespace motley::app {
+
+enum class ValueKind : uint8_t { boolean, integer, number, text, integers, texts, span };
+/// A span [low, high] is a list of two integers.
+using Value = std::variant<bool, int64_t, double, std::string, std::vector<int64_t>, std::vector<std::string>>;
+
+/// What a value may be.
+struct ValueRule {
+  ValueKind kind = ValueKind::text;
+  double minimum = -std::numeric_limits<double>::infinity();  // of a number, or of every number of a list
+  double maximum = std::numeric_limits<double>::infinity();
+  bool above_minimum = false, below_maximum = false;  // the bound itself is out
+  std::function<std::vector<std::string>()> names;    // a text must be one of them; absent: any but the empty text
+  std::function<bool(const std::string&)> accepts;    // a further test of a text, described by `form`
+  std::string form;
+  std::string reason;                                 // why the range is what it is, for messages
+
+  /// `an integer of at least 1`; for the error messages and the page.
+  std::string allowed() const;
+  /// Throws InputError at the value's position unless `node` is such a value. Whole numbers are numbers too.
+  Value read(const Node& node, const std::string& path) const;
+};
+std::string kind_name(ValueKind kind);
+std::string value_to_toml(const Value& value);
+
+struct Field {
+  std::string section;  // "" is the top of the file; "tasks" and "samplers" are lists of tables
+  std::string key;
+  std::string help;
+  ValueRule rule;
+  std::string default_note;  // where the default is a rule, not a value
+  std::function<void(Experiment&, size_t index, Value)> set;
+  std::function<std::optional<Value>(Experiment&, size_t index)> get;  // none: the key has no value
+
+  Field between(double low, double high) &&;
+  Field at_least(double low) && { return std::move(*this).between(low, std::numeric_limits<double>::infinity()); }
+  Field above(double low, double high) &&;   // low < value <= high
+  Field below(double low, double high) &&;   // low <= value < high
+  Field one_of(std::function<std::vector<std::string>()> names) &&;
+  Field shaped(std::string form, std::function<bool(const std::string&)> accepts) &&;
+  Field since(std::string reason) &&;
+  Field defaults_to(std::string note) &&;
+};
+
+struct SectionInfo {
+  std::string name, help;
+  bool list = false;
+};
+/// In the order in which they are printed.
+const std::vector<SectionInfo>& schema_sections();
+const std::vector<Field>& schema_fields();
+const Field* find_field(const std::string& section, const std::string& key);
+std::vector<std::string> section_keys(const std::string& section);
+
+/// Rules of what the registries define: a task's own keys, and a correction's parameters ([algo.parameters]).
+ValueRule option_rule(const envs::Option& option);
+ValueRule parameter_rule();
+std::vector<std::string> correction_names();
+std::vector<std::string> env_names();
+std::vector<std::string> profile_names();
+std::vector<std::string> group_profile_names();  // with "trainer"
+const algos::CorrectionInfo* find_correction(const std::string& name);
+
+/// The text of docs/experiment.md.
+std::string schema_page();
+
+}  // namespace motley::app

@@ -1,0 +1,124 @@
+// docs/experiment.md, written from the schema; tests/app compares the file with it.
+#include <fmt/format.h>
+
+#include "app/schema.h"
+
+namespace motley::app {
+namespace {
+
+const char* const kIntroduction = R"(# The experiment file
+
+Every key of an experiment's TOML. This page is the output of `motley schema`; a test compares the two.
+
+- Strict: an unknown key, a wrong type or an impossible value stops the command with exit code 2 and one message,
+  `FILE:LINE:COLUMN: error: what was found; what is allowed; did you mean 'x'?`. Nothing is created then.
+- `--set a.b=v` changes a key by its path (`trainer.lr`, `samplers.0.profile` or `samplers.NAME.profile`,
+  `tasks.0.weight` or `tasks.ENV.weight`, `algo.parameters.low`); `--seed N` is `--set seed=N`. The value is read by the key's type: text as
+  it stands, all else as TOML. The last of several wins. Naming another correction drops the file's
+  `[algo.parameters]`.
+- `--dry-run` prints the resolved experiment: every key that has a value. That text resolves to itself.
+- A whole number may stand for a number; `"false"` is text, `1.0` is no integer.
+- Paths are relative to the working directory.
+)";
+
+const char* const kRules = R"(
+## What is refused, and why
+
+| rule | reason |
+| --- | --- |
+| `algo.correction` missing and `run.async` | asynchronous samples are off-policy: plain GRPO must be asked for by name |
+| `sampling.temperature` <= 0 | greedy decoding has no gradient |
+| `algo.group_size` 1 | every advantage compares a sample with the others of its group |
+| `algo.minibatches` above `algo.prompts` | groups are never split |
+| `sampling.record` other than `auto` with `top_p` < 1 or `top_k` > 0 | the trainer must replay the candidate set, so that is what is recorded, for every correction |
+| `sampling.record` less than the correction needs | `sc` and `sc+mis` need more than the drawn token's probability |
+| `samplers.staleness` with `run.async` | imposed staleness is for lock-step; asynchronous runs have their own |
+| `run.concurrency` below `prompts` x `group_size` with `run.async` | no batch could ever be complete |
+| slots (`max_sequences` x `replicas`, all groups) below `run.concurrency` with `run.async` | every episode that exists has a slot |
+| `eval.samples` below the largest `eval.k` | pass@k needs k samples |
+| `model.heads` no multiple of `model.kv_heads`; an odd head width | grouped heads share evenly; rotary embedding turns pairs |
+| `sampling.max_tokens` not below `model.max_positions` | a reply follows a prompt |
+| sizes together with `model.path` | the sizes are the checkpoint's |
+| a warm start on a task without demonstrations and without `warmstart.data` | there is nothing to learn from |
+| two groups of one name | metrics and `--set` go by name |
+)";
+
+std::string cell(std::string text) {
+  std::string out;
+  for (const char c : text) out += c == '|' ? std::string("\\|") : std::string(1, c);
+  return out;
+}
+
+std::string default_text(const Field& field) {
+  if (!field.default_note.empty()) return field.default_note;
+  Experiment defaults;
+  defaults.tasks.resize(1);
+  defaults.samplers.resize(1);
+  const auto value = field.get(defaults, 0);
+  return value ? "`" + value_to_toml(*value) + "`" : "none";
+}
+
+/// Long lists of names are not repeated at every key.
+std::string allowed_text(const Field& field) {
+  if (field.section == "tasks" && field.key == "env") return "`motley list envs`";
+  if (field.key == "correction") return "`motley list corrections`";
+  if (field.key == "profiles") return "a list from `motley list profiles`";
+  if (field.section == "samplers" && field.key == "profile") return "`trainer` or one of `motley list profiles`";
+  return field.rule.allowed();
+}
+
+std::string section_table(const SectionInfo& section) {
+  std::string title = section.list ? "[[" + section.name + "]]" : "[" + section.name + "]";
+  if (section.name.empty()) title = "top of the file";
+  std::string text = fmt::format("\n## {}\n\n{}\n\n| key | type | default | allowed | meaning |\n"
+                                 "| --- | --- | --- | --- | --- |\n",
+                                 section.name.empty() ? title : "`" + title + "`", section.help);
+  for (const Field& field : schema_fields()) {
+    if (field.section != section.name) continue;
+    text += fmt::format("| `{}` | {} | {} | {} | {} |\n", field.key, kind_name(field.rule.kind),
+                        cell(default_text(field)), cell(allowed_text(field)), cell(field.help));
+  }
+  return text;
+}
+
+std::string env_tables() {
+  std::string text;
+  for (const envs::TaskInfo& info : envs::tasks()) {
+    text += fmt::format("\n### env = \"{}\"\n\n{}\n", info.name, info.summary);
+    if (info.options.empty()) continue;
+    text += "\n| key | type | default | allowed | meaning |\n| --- | --- | --- | --- | --- |\n";
+    for (const envs::Option& option : info.options) {
+      const ValueRule rule = option_rule(option);
+      const std::string value = option.default_value.empty() ? "none" : "`" + option.default_value + "`";
+      text += fmt::format("| `{}` | {} | {} | {} | {} |\n", option.name, kind_name(rule.kind), value,
+                          cell(rule.allowed()), cell(option.help));
+    }
+  }
+  return text;
+}
+
+std::string parameter_table() {
+  std::string text = "\n### `[algo.parameters]`\n\nOf the chosen correction; formulas in `docs/corrections.md`.\n\n"
+                     "| correction | parameters and defaults | what it does |\n| --- | --- | --- |\n";
+  for (const algos::CorrectionInfo& info : algos::corrections()) {
+    std::vector<std::string> parameters;
+    for (const auto& [name, value] : info.defaults) parameters.push_back("`" + name + " = " + toml_number(value) + "`");
+    text += fmt::format("| `{}` | {} | {} |\n", info.name, parameters.empty() ? "none" : join(parameters, ", "),
+                        cell(info.summary));
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string schema_page() {
+  std::string text = kIntroduction;
+  for (const SectionInfo& section : schema_sections()) {
+    text += section_table(section);
+    if (section.name == "tasks") text += env_tables();
+    if (section.name == "algo") text += parameter_table();
+  }
+  return text + kRules;
+}
+
+}  // namespace motley::app

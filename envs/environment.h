@@ -1,0 +1,106 @@
+// Tasks and their episodes. Token in, token out: sampled tokens are never decoded and encoded again.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "envs/tokenizer.h"
+
+namespace motley::envs {
+
+/// A value of a task's table in the TOML: whole number, number, text or boolean.
+struct Option {
+  std::string name;
+  std::string help;
+  enum class Kind : uint8_t { integer, number, text, boolean } kind = Kind::integer;
+  std::string default_value{};         // as text
+  double minimum = 0, maximum = 0;     // for integer and number
+  std::vector<std::string> allowed{};  // for text; empty: any
+};
+using Options = std::map<std::string, std::string>;  // as text, already checked against the Option table
+
+/// One prompt of a task: what the model sees, what a right answer is, and a demonstration for the warm start.
+struct Problem {
+  std::string prompt;
+  std::string answer;         // reference for the reward
+  std::string demonstration;  // text of a perfect reply, without the end token; empty if the task has none
+};
+
+struct Reward {
+  double value = 0.0;                   // finite, in [0, 1] for the tasks that ship
+  std::map<std::string, double> parts;  // named parts ("correct", "format")
+  bool format_error = false;
+};
+
+/// A source of problems with a reward. Thread-safe after construction (all methods const).
+class Task {
+ public:
+  virtual ~Task() = default;
+  /// Symbols that its prompts and answers need, in a fixed order.
+  virtual std::vector<std::string> symbols() const = 0;
+  /// Problem number `index` of the set: an endless generated set (epoch_size absent) or a finite one (index is below
+  /// epoch_size). Depends on seed and index alone. Held-out problems (`held_out`) never occur in training.
+  virtual Problem problem(uint64_t seed, uint64_t index, bool held_out) const = 0;
+  virtual std::optional<uint64_t> epoch_size(bool held_out) const = 0;
+  /// Scores the text of a reply (without the end token). `ended`: the reply ended with the end token.
+  virtual Reward reward(const Problem& problem, std::string_view reply, bool ended) const = 0;
+  virtual bool has_demonstrations() const = 0;
+};
+
+struct TaskInfo {
+  std::string name;
+  std::string summary;
+  std::vector<Option> options;
+  std::function<std::unique_ptr<Task>(const Options&)> make;  // throws TaskError
+};
+/// Bad task data, with file and line where there is one: the user's input.
+class TaskError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+bool register_task(TaskInfo info);
+const std::vector<TaskInfo>& tasks();  // by name, sorted
+const TaskInfo* find_task(std::string_view name);
+
+class Schedule;
+
+/// Several tasks mixed by weight: which task and which of its problems the n-th prompt of a run is. A pure function of
+/// (seed, n), so that it resumes from a number.
+class TaskMix {
+ public:
+  struct Entry {
+    std::string name;  // unique in the mix: the env's name, with #2 etc. when used twice
+    std::unique_ptr<Task> task;
+    double weight = 1.0;
+  };
+  /// Throws TaskError: no entries, a name twice, a weight that is not positive and finite.
+  TaskMix(std::vector<Entry> entries, uint64_t seed);
+  struct Pick {
+    size_t entry = 0;
+    uint64_t epoch = 0, index = 0;  // index within the epoch (shuffled per epoch for finite sets)
+    Problem problem;
+  };
+  Pick training(uint64_t n) const;
+  /// The n-th held-out problem (round robin over tasks by weight), in the order of the set and the same for every seed
+  /// of a run, so that runs are compared on the same prompts. Finite sets start again after held_out_size.
+  Pick held_out(uint64_t n) const;
+  /// How many of `wanted` held-out problems there are before one of a finite set comes again.
+  uint64_t held_out_size(uint64_t wanted) const;
+  const std::vector<Entry>& entries() const { return entries_; }
+  /// One tokenizer over the symbols of all tasks, in order, without repeats.
+  Tokenizer tokenizer() const;
+
+ private:
+  std::vector<Entry> entries_;
+  uint64_t seed_;
+  std::shared_ptr<const Schedule> schedule_;
+};
+
+}  // namespace motley::envs

@@ -1,0 +1,115 @@
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "envs/environment.h"
+#include "envs/schedule.h"
+#include "envs/shuffle.h"
+#include "kernels/philox.h"
+
+namespace motley::envs {
+
+namespace {
+
+uint64_t entry_seed(uint64_t seed, size_t entry) {
+  return kernels::mix(kernels::mix(seed, static_cast<uint64_t>(kernels::Purpose::data)), entry);
+}
+
+// Held-out problems are the same in every run, whatever its seed.
+constexpr uint64_t kHeldOutSeed = 0;
+
+}  // namespace
+
+TaskMix::TaskMix(std::vector<Entry> entries, uint64_t seed) : entries_(std::move(entries)), seed_(seed) {
+  if (entries_.empty()) throw TaskError("an experiment needs at least one task");
+  std::set<std::string> names;
+  std::vector<double> weights;
+  double sum = 0;
+  for (const Entry& entry : entries_) {
+    if (!entry.task) throw std::invalid_argument("task " + entry.name + " was not made");
+    if (!names.insert(entry.name).second) throw TaskError("two tasks of the mix are named " + entry.name);
+    if (!(entry.weight > 0) || !std::isfinite(entry.weight)) {
+      throw TaskError("task " + entry.name + ": weight is " + std::to_string(entry.weight) +
+                      "; it must be positive and finite");
+    }
+    for (const bool held_out : {false, true}) {
+      if (entry.task->epoch_size(held_out) == uint64_t{0}) {
+        throw TaskError("task " + entry.name + " has no " + (held_out ? "held-out" : "training") + " problems");
+      }
+    }
+    weights.push_back(entry.weight);
+    sum += entry.weight;
+  }
+  if (!std::isfinite(sum)) throw TaskError("the sum of the tasks' weights is not finite");
+  schedule_ = std::make_shared<const Schedule>(std::move(weights));
+}
+
+TaskMix::Pick TaskMix::training(uint64_t n) const {
+  const auto [entry, earlier] = schedule_->at(n);
+  const Task& task = *entries_[entry].task;
+  const uint64_t seed = entry_seed(seed_, entry);
+  Pick pick{entry, 0, earlier, {}};
+  if (const auto size = task.epoch_size(false)) {
+    pick.epoch = earlier / *size;
+    pick.index = shuffled(earlier % *size, *size, kernels::mix(seed, pick.epoch));
+  }
+  pick.problem = task.problem(seed, pick.index, false);
+  return pick;
+}
+
+TaskMix::Pick TaskMix::held_out(uint64_t n) const {
+  const auto [entry, earlier] = schedule_->at(n);
+  const Task& task = *entries_[entry].task;
+  Pick pick{entry, 0, earlier, {}};
+  if (const auto size = task.epoch_size(true)) {
+    pick.epoch = earlier / *size;
+    pick.index = earlier % *size;
+  }
+  pick.problem = task.problem(entry_seed(kHeldOutSeed, entry), pick.index, true);
+  return pick;
+}
+
+uint64_t TaskMix::held_out_size(uint64_t wanted) const {
+  uint64_t high = wanted;
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    const auto size = entries_[i].task->epoch_size(true);
+    if (!size) continue;
+    // The schedule gives an entry at least its share rounded down: beyond this it has come again.
+    const double most = (static_cast<double>(*size) + 2) / schedule_->share(i);
+    if (most < static_cast<double>(high)) high = static_cast<uint64_t>(most);
+  }
+  const auto fits = [&](uint64_t n) {
+    const std::vector<uint64_t> counts = schedule_->counts(n);
+    for (size_t i = 0; i < counts.size(); ++i) {
+      const auto size = entries_[i].task->epoch_size(true);
+      if (size && counts[i] > *size) return false;
+    }
+    return true;
+  };
+  const bool endless = std::none_of(entries_.begin(), entries_.end(),
+                                    [](const Entry& entry) { return entry.task->epoch_size(true).has_value(); });
+  if (endless) return wanted;
+  uint64_t low = 0;  // always fits
+  while (low < high) {
+    const uint64_t middle = low + (high - low + 1) / 2;
+    if (fits(middle)) {
+      low = middle;
+    } else {
+      high = middle - 1;
+    }
+  }
+  return low;
+}
+
+Tokenizer TaskMix::tokenizer() const {
+  std::set<std::string> seen;
+  std::vector<std::string> symbols;
+  for (const Entry& entry : entries_) {
+    for (std::string& symbol : entry.task->symbols()) {
+      if (seen.insert(symbol).second) symbols.push_back(std::move(symbol));
+    }
+  }
+  return Tokenizer(std::move(symbols));
+}
+
+}  // namespace motley::envs

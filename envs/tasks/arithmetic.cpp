@@ -1,0 +1,109 @@
+// arithmetic: sums, differences and products of whole numbers, generated without end.
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "envs/held_out.h"
+#include "envs/options.h"
+
+namespace motley::envs {
+
+namespace {
+
+const std::vector<Option>& options() {
+  static const std::vector<Option> table{
+      {.name = "digits", .help = "most digits of an operand", .default_value = "2", .minimum = 1, .maximum = 9},
+      {.name = "operations",
+       .help = "operations that occur, equally often",
+       .kind = Option::Kind::text,
+       .default_value = "+",
+       .allowed = {"+", "-", "*", "+-", "+-*"}},
+      {.name = "padded",
+       .help = "operands and answers have leading zeros up to a fixed width",
+       .kind = Option::Kind::boolean,
+       .default_value = "false"},
+      {.name = "reversed",
+       .help = "the answer's lowest digit comes first, which makes carries easy to learn",
+       .kind = Option::Kind::boolean,
+       .default_value = "false"},
+  };
+  return table;
+}
+
+struct Operation {
+  int64_t left = 0, right = 0;
+  char sign = '+';
+  /// a+b and b+a are one problem: neither tells the other's answer to the held-out set.
+  std::string identity() const {
+    const bool swap = sign != '-' && left > right;
+    return std::to_string(swap ? right : left) + sign + std::to_string(swap ? left : right);
+  }
+  int64_t result() const { return sign == '+' ? left + right : sign == '-' ? left - right : left * right; }
+};
+
+class Arithmetic final : public Task {
+ public:
+  explicit Arithmetic(const OptionValues& values)
+      : digits_(static_cast<size_t>(values.integer("digits"))),
+        operations_(values.text("operations")),
+        padded_(values.boolean("padded")),
+        reversed_(values.boolean("reversed")) {
+    for (size_t i = 0; i < digits_; ++i) bound_ *= 10;
+    const bool products = operations_.find('*') != std::string::npos;
+    answer_digits_ = products ? 2 * digits_ : operations_ == "-" ? digits_ : digits_ + 1;
+    for (const bool held_out : {false, true}) problem(0, 0, held_out);
+  }
+
+  std::vector<std::string> symbols() const override {
+    return {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "+", "-", "*", "="};
+  }
+
+  Problem problem(uint64_t seed, uint64_t index, bool held_out) const override {
+    const Operation operation = draw_problem(seed, index, held_out, [&](kernels::RandomStream& stream) {
+      Operation drawn;
+      drawn.left = static_cast<int64_t>(stream.below(bound_));
+      drawn.right = static_cast<int64_t>(stream.below(bound_));
+      drawn.sign = operations_[stream.below(operations_.size())];
+      return drawn;
+    });
+    const int64_t result = operation.result();
+    std::string answer = written(result < 0 ? -result : result, answer_digits_);
+    if (reversed_) std::reverse(answer.begin(), answer.end());
+    if (result < 0) answer.insert(0, "-");
+    const std::string prompt =
+        written(operation.left, digits_) + operation.sign + written(operation.right, digits_) + "=";
+    return {prompt, answer, answer};
+  }
+
+  std::optional<uint64_t> epoch_size(bool) const override { return std::nullopt; }
+  bool has_demonstrations() const override { return true; }
+
+  Reward reward(const Problem& problem, std::string_view reply, bool ended) const override {
+    const std::string_view digits = reply.starts_with('-') ? reply.substr(1) : reply;
+    const bool number = !digits.empty() && digits.find_first_not_of("0123456789") == std::string_view::npos;
+    const bool format = ended && number, correct = reply == problem.answer;
+    return {format && correct ? 1.0 : 0.0, {{"correct", correct ? 1.0 : 0.0}, {"format", format ? 1.0 : 0.0}}, !format};
+  }
+
+ private:
+  std::string written(int64_t value, size_t width) const {
+    std::string text = std::to_string(value);
+    if (padded_ && text.size() < width) text.insert(0, width - text.size(), '0');
+    return text;
+  }
+
+  size_t digits_, answer_digits_ = 0;
+  std::string operations_;
+  bool padded_, reversed_;
+  uint64_t bound_ = 1;  // operands are below it
+};
+
+[[maybe_unused]] const bool registered =
+    register_task({"arithmetic", "sums, differences and products of whole numbers (generated)", options(),
+                   [](const Options& given) -> std::unique_ptr<Task> {
+                     return std::make_unique<Arithmetic>(OptionValues("arithmetic", options(), given));
+                   }});
+
+}  // namespace
+
+}  // namespace motley::envs

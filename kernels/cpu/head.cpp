@@ -1,0 +1,177 @@
+#include "kernels/head.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "kernels/cpu/head_row.h"
+#include "kernels/cpu/instantiate.h"
+#include "kernels/cpu/lanes.h"
+#include "kernels/cpu/scratch.h"
+#include "kernels/math.h"
+#include "kernels/matmul.h"
+#include "kernels/parallel.h"
+
+namespace motley::kernels::cpu {
+
+template <class C>
+C log_sum_exp(const C* values, int64_t count) {
+  const C largest = max_lanes(values, count);
+  // Without a finite maximum nothing is shifted: -inf and +inf come out as they are, NaN stays NaN.
+  const C shift = std::isfinite(largest) ? largest : C{0};
+  return shift + logarithm(sum_lanes<C>(count, [&](int64_t i) { return exponential(values[i] - shift); }));
+}
+template float log_sum_exp<float>(const float*, int64_t);
+template double log_sum_exp<double>(const double*, int64_t);
+
+namespace {
+
+/// Rows at a time: their logits are bounded (64 MiB of float for large vocabularies).
+int64_t chunk_rows(int64_t vocabulary) {
+  return std::clamp<int64_t>((int64_t{1} << 24) / std::max<int64_t>(vocabulary, 1), 32, 512);
+}
+
+/// The support of a row: z over the whole vocabulary, or gathered over its candidates.
+template <class C>
+struct Support {
+  const int32_t* ids;  // null: the whole vocabulary
+  int64_t count;
+  C* values;
+
+  int64_t place(int32_t id) const { return ids == nullptr ? id : std::lower_bound(ids, ids + count, id) - ids; }
+};
+template <class T>
+Support<Compute<T>> support_of(const HeadArgs<T>& args, int64_t row, Compute<T>* z) {
+  if (args.candidates.offsets == nullptr) return {nullptr, args.vocabulary, z};
+  const int64_t begin = args.candidates.offsets[row], count = args.candidates.offsets[row + 1] - begin;
+  Compute<T>* gathered = scratch<struct HeadCandidates, Compute<T>>(count);
+  gather_logits(z, args.candidates.ids + begin, count, gathered);
+  return {args.candidates.ids + begin, count, gathered};
+}
+
+/// -sum p log p; what has no mass adds nothing, though its log is infinite.
+template <class C>
+C entropy_of(const Support<C>& support, C lse) {
+  return -sum_lanes<C>(support.count, [&](int64_t i) {
+    const C log_p = support.values[i] - lse, p = exponential(log_p);
+    return p == C{0} ? C{0} : p * log_p;
+  });
+}
+
+/// Calls body(row, z of the row) for every row, chunk by chunk, and after_chunk(first row, rows, z of the chunk).
+template <class T, class Body, class After>
+void for_each_row(const HeadArgs<T>& args, Body body, After after_chunk) {
+  using C = Compute<T>;
+  const int64_t vocabulary = args.vocabulary, step = std::min(chunk_rows(vocabulary), args.rows);
+  C* logits = scratch<struct HeadLogits, C>(step * vocabulary);
+  for (int64_t first = 0; first < args.rows; first += step) {
+    const int64_t rows = std::min(step, args.rows - first);
+    MatmulArgs product;
+    product.a = row_major(static_cast<const void*>(args.hidden + first * args.width), dtype_of<T>(), rows, args.width);
+    product.b = row_major(static_cast<const void*>(args.weight), dtype_of<T>(), vocabulary, args.width);
+    product.c = row_major(static_cast<void*>(logits), dtype_of<C>(), rows, vocabulary);
+    matmul(product);
+    parallel_for(rows, 1 + kPieceElements / (4 * vocabulary + 1), [&](int64_t begin, int64_t end) {
+      for (int64_t r = begin; r < end; ++r) {
+        C* z = logits + r * vocabulary;
+        divide_by_temperature(z, vocabulary, args.temperature, z);
+        body(first + r, z);
+      }
+    });
+    after_chunk(first, rows, logits);
+  }
+}
+
+}  // namespace
+
+template <class T>
+void head(const HeadArgs<T>& args) {
+  using C = Compute<T>;
+  const auto row = [&](int64_t r, C* z) {
+    const Support<C> support = support_of(args, r, z);
+    const C lse = log_sum_exp(support.values, support.count);
+    const int64_t begin = args.selected.offsets == nullptr ? 0 : args.selected.offsets[r];
+    const int64_t end = args.selected.offsets == nullptr ? 0 : args.selected.offsets[r + 1];
+    for (int64_t k = begin; k < end; ++k) args.log_p[k] = z[args.selected.ids[k]] - lse;
+    if (args.lse != nullptr) args.lse[r] = lse;
+    if (args.entropy != nullptr) args.entropy[r] = entropy_of(support, lse);
+    if (args.log_outside == nullptr) return;
+    for (int64_t k = begin; k < end; ++k)
+      support.values[support.place(args.selected.ids[k])] = -std::numeric_limits<C>::infinity();
+    args.log_outside[r] = log_sum_exp(support.values, support.count) - lse;
+  };
+  for_each_row(args, row, [](int64_t, int64_t, const C*) {});
+}
+
+namespace {
+
+/// values[i] becomes the part of dL/dz that every member of the support has: a p - c p (log p + H).
+template <class C>
+void spread_cotangents(const Support<C>& support, C lse, C entropy, C a, C c) {
+  C* values = support.values;
+  if (c == C{0}) {
+    for (int64_t i = 0; i < support.count; ++i) values[i] = a * exponential(values[i] - lse);
+    return;
+  }
+  for (int64_t i = 0; i < support.count; ++i) {
+    const C log_p = values[i] - lse, p = exponential(log_p);
+    const C slope = a - c * (log_p + entropy);
+    values[i] = p == C{0} ? C{0} : p * slope;
+  }
+}
+
+/// z of a row becomes dL/dlogits, the factor 1 / temperature included. A row without cotangents gets zeros.
+template <class T>
+void row_backward(const HeadBackwardArgs<T>& args, int64_t r, Compute<T>* z) {
+  using C = Compute<T>;
+  const HeadArgs<T>& forward = args.forward;
+  const int64_t begin = forward.selected.offsets == nullptr ? 0 : forward.selected.offsets[r];
+  const int64_t end = forward.selected.offsets == nullptr ? 0 : forward.selected.offsets[r + 1];
+  const C c = args.d_entropy == nullptr ? C{0} : args.d_entropy[r];
+  C a{0};
+  bool any = c != C{0};
+  for (int64_t k = begin; k < end; ++k) {
+    a -= args.d_log_p[k];
+    any = any || args.d_log_p[k] != C{0};
+  }
+  if (!any) return static_cast<void>(std::fill_n(z, forward.vocabulary, C{0}));
+  const Support<C> support = support_of(forward, r, z);
+  spread_cotangents(support, forward.lse[r], c == C{0} ? C{0} : forward.entropy[r], a, c);
+  if (support.ids != nullptr) {
+    std::fill_n(z, forward.vocabulary, C{0});
+    for (int64_t i = 0; i < support.count; ++i) z[support.ids[i]] = support.values[i];
+  }
+  for (int64_t k = begin; k < end; ++k) z[forward.selected.ids[k]] += args.d_log_p[k];
+  divide_by_temperature(z, forward.vocabulary, forward.temperature, z);
+}
+
+}  // namespace
+
+template <class T>
+void head_backward(const HeadBackwardArgs<T>& args) {
+  using C = Compute<T>;
+  const HeadArgs<T>& forward = args.forward;
+  const int64_t width = forward.width, vocabulary = forward.vocabulary;
+  const auto products = [&](int64_t first, int64_t rows, const C* dz) {
+    const ConstMatrix slopes = row_major(static_cast<const void*>(dz), dtype_of<C>(), rows, vocabulary);
+    MatmulArgs hidden;
+    hidden.a = slopes;
+    hidden.b = transposed(row_major(static_cast<const void*>(forward.weight), dtype_of<T>(), vocabulary, width));
+    hidden.c = row_major(static_cast<void*>(args.d_hidden + first * width), dtype_of<T>(), rows, width);
+    matmul(hidden);
+    MatmulArgs weight;
+    weight.a = transposed(slopes);
+    weight.b = transposed(
+        row_major(static_cast<const void*>(forward.hidden + first * width), dtype_of<T>(), rows, width));
+    weight.c = row_major(static_cast<void*>(args.d_weight), dtype_of<C>(), vocabulary, width);
+    weight.accumulate = true;
+    matmul(weight);
+  };
+  for_each_row(forward, [&](int64_t r, C* z) { row_backward(args, r, z); }, products);
+}
+
+#define MOTLEY_INSTANTIATE(T)                \
+  template void head<T>(const HeadArgs<T>&); \
+  template void head_backward<T>(const HeadBackwardArgs<T>&);
+MOTLEY_FOR_EACH_TYPE(MOTLEY_INSTANTIATE)
+
+}  // namespace motley::kernels::cpu

@@ -1,0 +1,95 @@
+#include "kernels/cpu/matmul_pack.h"
+
+#include <algorithm>
+
+#include "kernels/cpu/elements.h"
+#include "kernels/cpu/matmul_inner.h"
+#include "kernels/cpu/transpose.h"
+#include "kernels/parallel.h"
+
+namespace motley::kernels {
+namespace cpu {
+namespace {
+
+/// Columns [k, k + depth) of `count` rows whose elements along a column are contiguous, as out[depth][Width].
+template <int Width, class T>
+void pack_columns(const T* in, int64_t stride, int64_t count, int64_t depth, float* out) {
+  if (count >= Width) {
+    for (int64_t k = 0; k < depth; ++k)
+      for (int i = 0; i < Width; ++i) out[k * Width + i] = load(in[k * stride + i]);
+    return;
+  }
+  for (int64_t k = 0; k < depth; ++k)
+    for (int i = 0; i < Width; ++i) out[k * Width + i] = i < count ? load(in[k * stride + i]) : 0.0f;
+}
+
+/// One row of `depth` elements, col_stride apart.
+template <class T>
+void pack_row(const T* in, int64_t col_stride, int64_t depth, float* out) {
+  if (col_stride == 1) return load(out, in, depth);
+  for (int64_t k = 0; k < depth; ++k) out[k] = load(in[k * col_stride]);
+}
+
+template <class T>
+void pack_panel_of(const ConstMatrix& b, int64_t panel, float* out) {
+  const int64_t count = std::min(kPanel, b.rows - panel * kPanel);
+  const T* in = static_cast<const T*>(b.data) + panel * kPanel * b.row_stride;
+  if (b.row_stride == 1 && b.col_stride != 1) return pack_columns<kPanel>(in, b.col_stride, count, b.cols, out);
+  constexpr int64_t kTile = 64;
+  alignas(64) float rows[kPanel][kTile + 4] = {};
+  for (int64_t k = 0; k < b.cols; k += kTile) {
+    const int64_t depth = std::min(kTile, b.cols - k);
+    for (int64_t r = 0; r < count; ++r) pack_row(in + r * b.row_stride + k * b.col_stride, b.col_stride, depth, rows[r]);
+    transpose16(rows[0], kTile + 4, depth, out + k * kPanel);
+  }
+}
+
+template <class T>
+void pack_block_of(const ConstMatrix& a, int64_t row, int64_t k, int64_t depth, float* out) {
+  const int64_t count = std::min(kBlockRows, a.rows - row);
+  const T* in = static_cast<const T*>(a.data) + row * a.row_stride + k * a.col_stride;
+  if (packs_columns(a)) return pack_columns<kBlockRows>(in, a.col_stride, count, depth, out);
+  for (int64_t r = 0; r < count; ++r) pack_row(in + r * a.row_stride, a.col_stride, depth, out + r * kRowStride);
+  for (int64_t r = count; r < kBlockRows; ++r) std::fill_n(out + r * kRowStride, depth, 0.0f);
+}
+
+}  // namespace
+
+void pack_panel(const ConstMatrix& b, int64_t panel, float* out) {
+  switch (b.dtype) {
+    case DType::f32: return pack_panel_of<float>(b, panel, out);
+    case DType::bf16: return pack_panel_of<bf16>(b, panel, out);
+    case DType::f16: return pack_panel_of<fp16>(b, panel, out);
+    case DType::f64: throw std::logic_error("pack: float64 matrices are not packed");
+  }
+}
+
+void pack_block(const ConstMatrix& a, int64_t row, int64_t k, int64_t depth, float* out) {
+  switch (a.dtype) {
+    case DType::f32: return pack_block_of<float>(a, row, k, depth, out);
+    case DType::bf16: return pack_block_of<bf16>(a, row, k, depth, out);
+    case DType::f16: return pack_block_of<fp16>(a, row, k, depth, out);
+    case DType::f64: throw std::logic_error("matmul: float64 mixed with another type");
+  }
+}
+
+}  // namespace cpu
+
+ConstMatrix row_major(const void* data, DType dtype, int64_t rows, int64_t cols) {
+  return {data, dtype, rows, cols, cols, 1};
+}
+Matrix row_major(void* data, DType dtype, int64_t rows, int64_t cols) { return {data, dtype, rows, cols, cols, 1}; }
+ConstMatrix transposed(const ConstMatrix& m) { return {m.data, m.dtype, m.cols, m.rows, m.col_stride, m.row_stride}; }
+
+PackedMatrix pack(const ConstMatrix& b) {
+  PackedMatrix packed{b.rows, b.cols, {}};
+  const int64_t panels = cpu::panel_count(b.rows), size = cpu::kPanel * b.cols;
+  packed.panels.resize(static_cast<size_t>(panels * size));
+  if (size == 0) return packed;
+  parallel_for(panels, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t p = begin; p < end; ++p) cpu::pack_panel(b, p, packed.panels.data() + p * size);
+  });
+  return packed;
+}
+
+}  // namespace motley::kernels

@@ -1,0 +1,57 @@
+// Matrix products. Contract: an output element is one chain of fused multiply-adds with k ascending (optionally cut
+// into tiles of k_tile products whose sums are added in order), so it depends on its row of A, its row of B and K
+// alone: never on the other rows, on blocking, on threads or on the instruction set.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "kernels/dtype.h"
+
+namespace motley::kernels {
+
+/// Element (r, c) lies at data + (r * row_stride + c * col_stride) elements of `dtype`.
+struct ConstMatrix {
+  const void* data = nullptr;
+  DType dtype = DType::f32;
+  int64_t rows = 0, cols = 0, row_stride = 0, col_stride = 1;
+};
+struct Matrix {
+  void* data = nullptr;
+  DType dtype = DType::f32;
+  int64_t rows = 0, cols = 0, row_stride = 0, col_stride = 1;
+};
+/// Row-major views, and the transpose of a view.
+ConstMatrix row_major(const void* data, DType dtype, int64_t rows, int64_t cols);
+Matrix row_major(void* data, DType dtype, int64_t rows, int64_t cols);
+ConstMatrix transposed(const ConstMatrix& m);
+
+/// The second operand decoded to float and laid out for the inner kernel; made once, used for many products.
+struct PackedMatrix {
+  int64_t rows = 0, cols = 0;  // N, K
+  std::vector<float> panels;
+};
+PackedMatrix pack(const ConstMatrix& b);
+
+struct MatmulArgs {
+  ConstMatrix a;                         // [M, K]
+  ConstMatrix b;                         // [N, K]; unused when `packed` is set
+  const PackedMatrix* packed = nullptr;  // [N, K]
+  Matrix c;                              // [M, N]
+  bool accumulate = false;               // chains continue from the value in C (then C must be f32 or f64)
+  int64_t k_tile = 0;                    // 0: one chain over K; else sums of k_tile products, added in order
+  float alpha = 1.0f;                    // factor on the finished sum (float products without accumulate only)
+  // Block scales of an fp8 product (DeepSeek-V3): within 128 products the codes are summed alone, then
+  // sum += partial * (a_scale * b_scale). Both or neither; with them k_tile is 128.
+  const float* a_scales = nullptr;  // [M, ceil(K/128)]
+  const float* b_scales = nullptr;  // [ceil(N/b_scale_rows), ceil(K/128)]
+  int64_t b_scale_rows = 128;
+};
+
+namespace cpu {
+/// C = A B^T. f64 operands must be f64 everywhere; other types mix freely and are computed in float; C is rounded to
+/// its type once. M, N or K may be 0 (K = 0: C = 0, or unchanged with accumulate).
+void matmul(const MatmulArgs& args);
+}  // namespace cpu
+}  // namespace motley::kernels

@@ -1,0 +1,162 @@
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <unordered_set>
+#include <utility>
+
+#include "kernels/pointwise.h"
+#include "tensor/tensor_impl.h"
+
+namespace motley {
+namespace {
+
+thread_local bool gradients_on = true;
+
+void add_in_place(const Tensor& sum, const Tensor& more) {
+  kernels::visit_dtype(sum.dtype(), [&]<class T>(T) {
+    kernels::cpu::add<T>(sum.data<T>(), sum.data<T>(), more.data<T>(), sum.numel());
+  });
+}
+
+void clear(const Tensor& buffer) {
+  if (buffer.defined()) {
+    std::memset(buffer.raw(), 0, static_cast<size_t>(buffer.numel()) * kernels::dtype_size(buffer.dtype()));
+  }
+}
+
+}  // namespace
+
+NoGrad::NoGrad() : previous_(gradients_on) { gradients_on = false; }
+NoGrad::~NoGrad() { gradients_on = previous_; }
+bool grad_enabled() { return gradients_on; }
+
+Tensor& Tensor::set_requires_grad(bool wanted) {
+  MOTLEY_CHECK(defined() && !impl_->node && !impl_->grad_owner, "set_requires_grad", "only a leaf can be asked for");
+  impl_->leaf = wanted;
+  impl_->grad_dtype = wanted ? kernels::compute_dtype(impl_->dtype) : impl_->dtype;
+  if (!wanted) impl_->grad = impl_->rows_grad = Tensor();
+  return *this;
+}
+
+bool Tensor::requires_grad() const { return defined() && impl_->wants_grad(); }
+
+DType Tensor::grad_dtype() const {
+  MOTLEY_CHECK(defined(), "grad_dtype", "the tensor is undefined");
+  return impl_->owner().grad_dtype;
+}
+
+Tensor Tensor::grad() const {
+  MOTLEY_CHECK(defined(), "grad", "the tensor is undefined");
+  Impl& owner = impl_->owner();
+  if (owner.rows_grad.defined()) {
+    add_grad(std::exchange(owner.rows_grad, Tensor()));
+  }
+  return owner.grad;
+}
+
+Tensor Tensor::grad_buffer() const {
+  grad();
+  return chain_buffer(Chain::product);
+}
+
+Tensor Tensor::chain_buffer(Chain chain) const {
+  MOTLEY_CHECK(defined(), "chain_buffer", "the tensor is undefined");
+  Impl& owner = impl_->owner();
+  Tensor& buffer = chain == Chain::rows && owner.leaf ? owner.rows_grad : owner.grad;
+  if (!buffer.defined()) {
+    buffer = zeros(owner.shape, owner.grad_dtype);
+  } else if (!owner.leaf && buffer.impl_->data.use_count() > 1) {
+    buffer = buffer.clone();  // it is also another tensor's gradient
+  }
+  return buffer;
+}
+
+void Tensor::zero_grad() {
+  MOTLEY_CHECK(defined(), "zero_grad", "the tensor is undefined");
+  clear(impl_->owner().grad);
+  impl_->owner().rows_grad = Tensor();
+}
+
+void Tensor::add_grad(Tensor contribution) const {
+  MOTLEY_CHECK(defined() && contribution.numel() == numel(), "add_grad", "the gradient has another size");
+  Impl& owner = impl_->owner();
+  const bool ours = contribution.impl_.use_count() == 1 && contribution.impl_->data.use_count() == 1;
+  if (contribution.dtype() != owner.grad_dtype) {
+    Tensor converted = empty(owner.shape, owner.grad_dtype);
+    kernels::cpu::convert(converted.raw(), owner.grad_dtype, contribution.raw(), contribution.dtype(), numel());
+    contribution = std::move(converted);
+  } else if (!owner.grad.defined() && owner.leaf && !ours) {
+    contribution = contribution.clone();
+  }
+  if (!owner.grad.defined()) {
+    owner.grad = std::move(contribution);
+  } else if (owner.leaf || owner.grad.impl_->data.use_count() == 1) {
+    add_in_place(owner.grad, contribution);
+  } else {
+    owner.grad = owner.grad.clone();
+    add_in_place(owner.grad, contribution);
+  }
+}
+
+Tensor record(std::string_view op, Tensor y, std::vector<Tensor> inputs, std::function<void(const Tensor&)> closure) {
+  if (!gradients_on) return y;
+  if (std::none_of(inputs.begin(), inputs.end(), [](const Tensor& x) { return x.requires_grad(); })) return y;
+  MOTLEY_CHECK(!y.requires_grad(), op, "the result has a history already");
+  static std::atomic<uint64_t> created{0};
+  auto node = std::make_shared<GraphNode>();
+  node->sequence = created.fetch_add(1, std::memory_order_relaxed);
+  node->op = op;
+  node->inputs = std::move(inputs);
+  node->closure = std::move(closure);
+  y.impl_->node = std::move(node);
+  return y;
+}
+
+/// The tensors with a node that y depends on, last created first.
+struct GraphWalk {
+  using Impl = Tensor::Impl;
+  static std::vector<std::shared_ptr<Impl>> collect(const Tensor& y) {
+    std::vector<std::shared_ptr<Impl>> found, open{y.impl_};
+    std::unordered_set<const GraphNode*> seen{y.impl_->node.get()};
+    while (!open.empty()) {
+      const std::shared_ptr<Impl> next = std::move(open.back());
+      open.pop_back();
+      MOTLEY_CHECK(!next->node->released, "backward",
+                   "the graph behind a result of " + next->node->op + " was walked before and is gone");
+      for (const Tensor& input : next->node->inputs) {
+        const GraphNode* node = input.impl_->node.get();
+        if (node && seen.insert(node).second) open.push_back(input.impl_);
+      }
+      found.push_back(next);
+    }
+    std::sort(found.begin(), found.end(),
+              [](const auto& a, const auto& b) { return a->node->sequence > b->node->sequence; });
+    return found;
+  }
+};
+
+void backward(const Tensor& y, const Tensor& dy) {
+  MOTLEY_CHECK(y.requires_grad(), "backward", "nothing that led to this tensor wants a gradient");
+  MOTLEY_CHECK(dy.defined() && dy.shape() == y.shape() && dy.dtype() == y.dtype(), "backward",
+               "the gradient has another shape or type than the tensor");
+  const NoGrad no_graph_of_the_gradients;
+  if (!y.impl_->node) {
+    y.add_grad(dy);
+    return;
+  }
+  auto order = GraphWalk::collect(y);
+  y.add_grad(dy.detach());
+  for (auto& impl : order) {
+    GraphNode& node = *impl->node;
+    if (impl->grad.defined()) {
+      const Tensor gradient = std::exchange(impl->grad, Tensor());
+      node.closure(gradient);
+    }
+    node.released = true;
+    node.closure = nullptr;
+    node.inputs.clear();
+    impl.reset();
+  }
+}
+
+}  // namespace motley

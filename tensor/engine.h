@@ -1,0 +1,103 @@
+// The decoding engine: paged KV cache, continuous batching, weight swaps between two decode steps. Serves samplers,
+// `generate`, `score` and `eval`. A plain class: one thread at a time.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "kernels/philox.h"
+#include "kernels/quantized_linear.h"
+#include "kernels/sampling.h"
+#include "tensor/token_record.h"
+#include "tensor/transformer.h"
+
+namespace motley {
+
+/// A weight version as the engines of one profile hold it: quantized from the masters, once per profile, shared by all.
+class SamplerWeights {
+ public:
+  /// Linear layers in the profile's weight format (q/k/v and gate/up share their tensor scale); embedding, norms and
+  /// head in its output type. The masters are read and not kept.
+  SamplerWeights(const TransformerConfig& config, const Parameters& masters, const kernels::NumericProfile& profile,
+                 uint64_t version);
+  uint64_t version() const { return version_; }
+  const kernels::NumericProfile& profile() const { return profile_; }
+  const TransformerConfig& config() const { return config_; }
+  const kernels::QuantizedLinear& projection(int64_t layer, Projection projection) const;
+  const Tensor& parameter(const std::string& name) const;
+  const Tensor& head_weight() const;
+  /// The same, laid out for the product of a decode step.
+  const kernels::PackedMatrix& packed_head() const { return packed_head_; }
+  /// Per tensor, of what the engine holds.
+  const std::map<std::string, uint64_t>& fingerprints() const { return fingerprints_; }
+
+ private:
+  TransformerConfig config_;
+  kernels::NumericProfile profile_;
+  uint64_t version_;
+  std::vector<kernels::QuantizedLinear> projections_;
+  std::map<std::string, Tensor> parameters_;
+  std::map<std::string, uint64_t> fingerprints_;
+  kernels::PackedMatrix packed_head_;
+};
+
+struct GenerateRequest {
+  uint64_t id = 0;                  // chosen by the caller, unique among the engine's live requests
+  std::vector<int32_t> tokens;      // prompt and everything since; at least one
+  int64_t max_new_tokens = 0;       // at least 1
+  std::vector<int32_t> stop_tokens; // drawn and recorded, then the request ends
+  kernels::SamplingRule rule;
+  RecordKind record = RecordKind::sampled;
+  int64_t record_top_k = 128;       // for RecordKind::top_k
+  kernels::RandomKey key;           // the draw of a token uses its absolute position in the sequence
+  std::optional<int64_t> vocabulary; // only ids below it may be drawn (a padded vocabulary); absent: all
+};
+
+enum class FinishReason : uint8_t { none, stop, length, failed };
+
+/// What one decode step did for one request: new records (one token), and how it ended, if it did.
+struct StepOutput {
+  uint64_t id = 0;
+  TokenRecords records;
+  FinishReason finish = FinishReason::none;
+  std::string error;  // with FinishReason::failed
+};
+
+struct EngineLimits {
+  int64_t max_sequences = 256;  // slots
+  int64_t page_size = 16;       // positions per KV page
+  int64_t max_batch_rows = 4096; // rows of one forward pass: prefills beyond it wait for the next step
+};
+
+class Engine {
+ public:
+  Engine(std::shared_ptr<const SamplerWeights> weights, EngineLimits limits);
+  ~Engine();
+
+  /// Queues a request; it starts when a slot is free. Throws std::invalid_argument for one that can never run (no
+  /// tokens, an id outside the vocabulary, no room for a new token within max_positions, id in use).
+  void submit(GenerateRequest request);
+  /// Drops a request, running or queued; false if there is none of that id.
+  bool cancel(uint64_t id);
+  /// Takes effect before the next step; running sequences keep their KV cache. Same config and profile, or
+  /// std::invalid_argument.
+  void set_weights(std::shared_ptr<const SamplerWeights> weights);
+  uint64_t version() const;
+
+  /// One step: admits waiting requests, runs one forward pass over new prompts and one row per running sequence, draws
+  /// one token each. A request whose logits are no distribution (NaN, infinity) ends as failed; the others go on.
+  std::vector<StepOutput> step();
+  bool idle() const;  // nothing running, nothing waiting
+  int64_t running() const;
+  int64_t waiting() const;
+
+  /// Log-probabilities of given sequences: entry i of result s is log p(token i+1 of s | its first i+1 tokens) at the
+  /// given temperature over the whole vocabulary. Independent of what is running.
+  std::vector<std::vector<float>> score(const std::vector<std::vector<int32_t>>& sequences, double temperature);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace motley

@@ -1,0 +1,111 @@
+#include "tensor/engine_context.h"
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+namespace motley {
+
+EngineContext::EngineContext(const SamplerWeights& weights, KvCache& cache, const RopeTable& table)
+    : weights_(weights), cache_(cache), table_(table) {}
+
+void EngineContext::set_rows(std::span<const int32_t* const> page_tables, std::span<const int32_t> positions) {
+  page_tables_ = page_tables;
+  positions_ = positions;
+}
+
+Tensor EngineContext::project(const Tensor& x, int64_t layer, Projection projection) {
+  const kernels::QuantizedLinear& linear = weights_.projection(layer, projection);
+  MOTLEY_CHECK(x.dtype() == weights_.profile().output, "project",
+               std::string("activations are ") + kernels::dtype_name(x.dtype()));
+  MOTLEY_CHECK(x.dim(-1) == linear.inputs(), "project",
+               "the layer takes " + std::to_string(linear.inputs()) + " inputs, got " + std::to_string(x.dim(-1)));
+  Tensor y = Tensor::empty({x.dim(0), linear.outputs()}, x.dtype());
+  linear.forward(x.raw(), x.dim(0), y.raw());
+  return y;
+}
+
+Tensor EngineContext::attend(const Tensor& q, const Tensor& k, const Tensor& v, int64_t layer) {
+  const TransformerConfig& config = weights_.config();
+  const int64_t rows = q.dim(0);
+  MOTLEY_CHECK(rows == static_cast<int64_t>(positions_.size()), "attend",
+               "got " + std::to_string(rows) + " rows for " + std::to_string(positions_.size()) + " positions");
+  Tensor y = Tensor::empty({rows, config.heads * config.head_dim}, q.dtype());
+  kernels::visit_dtype(q.dtype(), [&](auto element) {
+    using T = decltype(element);
+    kernels::CacheWriteArgs<T> write{};
+    write.kv_format = cache_.format();
+    write.kv_scale = cache_.scale();
+    write.page_table = page_tables_.data();
+    write.positions = positions_.data();
+    write.rows = rows;
+    write.kv_heads = config.kv_heads;
+    write.head_dim = config.head_dim;
+    write.page_size = cache_.page_size();
+    write.cache = cache_.keys(layer);
+    write.rows_in = k.data<T>();
+    kernels::cpu::cache_write(write);
+    write.cache = cache_.values(layer);
+    write.rows_in = v.data<T>();
+    kernels::cpu::cache_write(write);
+
+    kernels::PagedAttentionArgs<T> args{};
+    args.y = y.data<T>();
+    args.q = q.data<T>();
+    args.keys = cache_.keys(layer);
+    args.values = cache_.values(layer);
+    args.kv_format = cache_.format();
+    args.kv_scale = cache_.scale();
+    args.page_table = page_tables_.data();
+    args.positions = positions_.data();
+    args.rows = rows;
+    args.heads = config.heads;
+    args.kv_heads = config.kv_heads;
+    args.head_dim = config.head_dim;
+    args.page_size = cache_.page_size();
+    args.scale = 1.0 / std::sqrt(static_cast<double>(config.head_dim));
+    kernels::cpu::paged_attention(args);
+  });
+  return y;
+}
+
+void forward_missing(EngineContext& context, const TransformerConfig& config, KvCache& cache,
+                     std::span<CachedSequence* const> sequences, int64_t max_rows,
+                     const std::function<void(const Tensor& hidden, std::span<const CachedRow> rows)>& take) {
+  const NoGrad no_grad;
+  // All pages first: page tables must not move while rows point to them.
+  std::vector<CachedRow> rows;
+  for (size_t s = 0; s < sequences.size(); ++s) {
+    const auto length = static_cast<int64_t>(sequences[s]->tokens.size());
+    cache.extend(sequences[s]->pages, length);
+    for (int64_t p = sequences[s]->cached; p < length; ++p) rows.push_back({s, static_cast<int32_t>(p)});
+  }
+  std::vector<int32_t> ids, positions;
+  std::vector<const int32_t*> page_tables;
+  for (size_t begin = 0; begin < rows.size(); begin += static_cast<size_t>(max_rows)) {
+    const size_t count = std::min(static_cast<size_t>(max_rows), rows.size() - begin);
+    const std::span<const CachedRow> piece(rows.data() + begin, count);
+    ids.clear();
+    positions.clear();
+    page_tables.clear();
+    for (const CachedRow& row : piece) {
+      const CachedSequence& sequence = *sequences[row.sequence];
+      ids.push_back(sequence.tokens[static_cast<size_t>(row.position)]);
+      positions.push_back(row.position);
+      page_tables.push_back(sequence.pages.data());
+    }
+    context.set_rows(page_tables, positions);
+    take(transformer_hidden(config, context, ids, positions), piece);
+  }
+}
+
+void check_tokens(std::span<const int32_t> tokens, int64_t vocabulary, const std::string& whose) {
+  for (const int32_t token : tokens) {
+    if (token < 0 || token >= vocabulary) {
+      throw std::invalid_argument(whose + ": token " + std::to_string(token) + " is outside the vocabulary of " +
+                                  std::to_string(vocabulary));
+    }
+  }
+}
+
+}  // namespace motley

@@ -1,0 +1,16 @@
+// Draws one token from a row of logits and writes down what design "The flow of data", 4 asks for.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "tensor/engine.h"
+
+namespace motley {
+
+/// Appends one token to `out`. `logits` are the ids that may be drawn; `position` is the new token's place in its
+/// sequence; `scaled` is scratch. Throws std::runtime_error with the reason when the logits give no distribution.
+void draw_and_record(std::span<const float> logits, const GenerateRequest& request, int64_t position, uint64_t version,
+                     std::vector<float>& scaled, TokenRecords& out);
+
+}  // namespace motley

@@ -1,0 +1,89 @@
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+#include "tensor/engine.h"
+
+namespace motley {
+namespace {
+
+constexpr Projection kProjections[] = {Projection::q,    Projection::k,  Projection::v,   Projection::o,
+                                       Projection::gate, Projection::up, Projection::down};
+constexpr int64_t kProjectionsPerLayer = std::size(kProjections);
+
+/// The projections that a serving engine fuses into one matrix, and which therefore share one tensor scale.
+std::vector<Projection> fused_with(Projection projection) {
+  switch (projection) {
+    case Projection::q:
+    case Projection::k:
+    case Projection::v:
+      return {Projection::q, Projection::k, Projection::v};
+    case Projection::gate:
+    case Projection::up:
+      return {Projection::gate, Projection::up};
+    default:
+      return {projection};
+  }
+}
+
+uint64_t fingerprint_of(const Tensor& tensor) {
+  const auto* bytes = static_cast<const unsigned char*>(tensor.raw());
+  const size_t size = static_cast<size_t>(tensor.numel()) * kernels::dtype_size(tensor.dtype());
+  uint64_t hash = size;
+  for (size_t i = 0; i < size; i += sizeof(uint64_t)) {
+    uint64_t word = 0;
+    std::memcpy(&word, bytes + i, std::min(sizeof word, size - i));
+    hash = kernels::mix(hash, word);
+  }
+  return hash;
+}
+
+}  // namespace
+
+SamplerWeights::SamplerWeights(const TransformerConfig& config, const Parameters& masters,
+                               const kernels::NumericProfile& profile, uint64_t version)
+    : config_(config.resolved()), profile_(profile), version_(version) {
+  MOTLEY_CHECK(profile.output != DType::f64, "SamplerWeights",
+               "an engine computes in float: output fp64 has no sampler");
+  const NoGrad no_grad;
+  std::set<std::string> quantized;
+  projections_.reserve(static_cast<size_t>(config_.layers * kProjectionsPerLayer));
+  for (int64_t layer = 0; layer < config_.layers; ++layer) {
+    std::map<Projection, Tensor> matrices;
+    for (const Projection p : kProjections) matrices[p] = cast(masters.at(projection_name(layer, p)), DType::f32);
+    for (const Projection p : kProjections) {
+      float amax = 0.0f;
+      for (const Projection other : fused_with(p)) {
+        amax = std::max(amax, kernels::largest_magnitude(matrices[other].span<float>()));
+      }
+      const Tensor& matrix = matrices[p];
+      projections_.emplace_back(matrix.span<float>(), matrix.dim(0), matrix.dim(1), profile_, amax);
+      const std::string name = projection_name(layer, p);
+      fingerprints_[name] = projections_.back().fingerprint();
+      quantized.insert(name);
+    }
+  }
+  for (const std::string& name : masters.names()) {
+    if (quantized.contains(name)) continue;
+    // A copy even when the master already has the type: the learner goes on changing its masters in place.
+    parameters_[name] = cast(masters.at(name), profile_.output).clone();
+    fingerprints_[name] = fingerprint_of(parameters_[name]);
+  }
+  const Tensor& head = head_weight();
+  packed_head_ =
+      kernels::pack(kernels::row_major(static_cast<const void*>(head.raw()), head.dtype(), head.dim(0), head.dim(1)));
+}
+
+const kernels::QuantizedLinear& SamplerWeights::projection(int64_t layer, Projection projection) const {
+  return projections_[static_cast<size_t>(layer * kProjectionsPerLayer + static_cast<int64_t>(projection))];
+}
+
+const Tensor& SamplerWeights::parameter(const std::string& name) const {
+  const auto found = parameters_.find(name);
+  MOTLEY_CHECK(found != parameters_.end(), "parameter", "no tensor named " + name);
+  return found->second;
+}
+
+const Tensor& SamplerWeights::head_weight() const { return parameter(head_weight_name(config_)); }
+
+}  // namespace motley

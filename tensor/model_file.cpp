@@ -1,0 +1,77 @@
+#include "tensor/model_file.h"
+
+#include <fstream>
+#include <sstream>
+
+#include "kernels/pointwise.h"
+#include "tensor/config_json.h"
+
+namespace motley {
+namespace {
+
+std::string read_text(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  std::ostringstream text;
+  text << in.rdbuf();
+  if (!in) throw ModelFileError(file.string() + ": cannot be read");
+  return std::move(text).str();
+}
+
+std::string shape_text(const Shape& shape) {
+  std::string text = "[";
+  for (size_t i = 0; i < shape.size(); ++i) text += (i ? ", " : "") + std::to_string(shape[i]);
+  return text + "]";
+}
+
+}  // namespace
+
+void save_model(const std::filesystem::path& folder, const TransformerConfig& config, const Parameters& parameters) {
+  TensorFile content;
+  content.metadata["format"] = "pt";  // Hugging Face's loader insists on it
+  const NoGrad plain_copies;
+  for (const std::string& name : parameters.names()) {
+    content.tensors.emplace(name, cast(parameters.at(name), DType::f32));
+  }
+  std::filesystem::create_directories(folder);
+  write_tensors(folder / "model.safetensors", content);
+  write_file_atomically(folder / "config.json", config_to_json(config));
+}
+
+LoadedModel load_model(const std::filesystem::path& folder) {
+  const auto weights = folder / "model.safetensors";
+  if (!std::filesystem::is_directory(folder)) throw ModelFileError(folder.string() + ": is no folder");
+  if (!std::filesystem::exists(weights) && std::filesystem::exists(folder / "model.safetensors.index.json")) {
+    throw ModelFileError(folder.string() + ": weights in several files are not supported: merge them into one");
+  }
+  const auto config_file = folder / "config.json";
+  const TransformerConfig config = config_from_json(config_file, read_text(config_file));
+  TensorFile content = read_tensors(weights);
+  // Every layer has tensors of its own: checked first, since a layout of that many layers is about to be made.
+  if (config.layers > static_cast<int64_t>(content.tensors.size())) {
+    throw ModelFileError(weights.string() + ": too few tensors for the " + std::to_string(config.layers) +
+                         " layers of config.json");
+  }
+  const auto layout = Parameters::layout(config);
+  for (const auto& [name, shape] : layout) {
+    const auto found = content.tensors.find(name);
+    if (found == content.tensors.end()) throw ModelFileError(weights.string() + ": " + name + " is missing");
+    if (found->second.shape() != shape) {
+      throw ModelFileError(weights.string() + ": " + name + " has shape " + shape_text(found->second.shape()) +
+                           " where config.json asks for " + shape_text(shape));
+    }
+  }
+  LoadedModel model{config, Parameters::zeros(config)};
+  for (const auto& [name, shape] : layout) {
+    const Tensor& loaded = content.tensors.at(name);
+    const Tensor& master = model.parameters.at(name);
+    kernels::cpu::convert(master.raw(), DType::f32, loaded.raw(), loaded.dtype(), loaded.numel());
+    content.tensors.erase(name);
+  }
+  if (!content.tensors.empty()) {
+    throw ModelFileError(weights.string() + ": " + content.tensors.begin()->first +
+                         " is not part of the model that config.json describes");
+  }
+  return model;
+}
+
+}  // namespace motley

@@ -1,0 +1,102 @@
+#include <cmath>
+
+#include "kernels/attention.h"
+#include "kernels/pointwise.h"
+#include "tensor/ops.h"
+#include "tensor/ops_common.h"
+
+namespace motley {
+
+using kernels::Compute;
+using kernels::visit_dtype;
+
+RopeTable::RopeTable(int64_t positions, int64_t head_dim, double theta, DType compute) {
+  MOTLEY_CHECK(positions >= 0 && head_dim > 0 && head_dim % 2 == 0 && theta > 0.0, "rope table",
+               "needs an even head_dim and a positive theta");
+  const int64_t half = head_dim / 2;
+  std::vector<double> cos_values(static_cast<size_t>(positions * half)), sin_values(cos_values.size());
+  for (int64_t i = 0; i < half; ++i) {
+    const double frequency = std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(head_dim));
+    for (int64_t p = 0; p < positions; ++p) {
+      const double angle = static_cast<double>(p) * frequency;
+      cos_values[static_cast<size_t>(p * half + i)] = std::cos(angle);
+      sin_values[static_cast<size_t>(p * half + i)] = std::sin(angle);
+    }
+  }
+  cosines = Tensor::from(std::span<const double>(cos_values), {positions, half}, compute);
+  sines = Tensor::from(std::span<const double>(sin_values), {positions, half}, compute);
+}
+
+namespace {
+
+Tensor rotate(const Tensor& x, std::span<const int32_t> positions, int64_t heads, const RopeTable& table,
+              bool inverse) {
+  Tensor y = Tensor::empty(x.shape(), x.dtype());
+  visit_dtype(x.dtype(), [&]<class T>(T) {
+    using C = Compute<T>;
+    kernels::cpu::rope<T>({y.data<T>(), x.data<T>(), positions.data(), table.cosines.data<C>(), table.sines.data<C>(),
+                           static_cast<int64_t>(positions.size()), heads, 2 * table.cosines.dim(1), inverse});
+  });
+  return y;
+}
+
+}  // namespace
+
+Tensor rope(const Tensor& x, std::span<const int32_t> positions, int64_t heads, const RopeTable& table) {
+  const auto rows = static_cast<int64_t>(positions.size());
+  MOTLEY_CHECK(table.cosines.defined() && x.numel() == rows * heads * 2 * table.cosines.dim(1), "rope",
+               "x must be [rows, heads * head_dim] of the table's head_dim, with one position per row");
+  for (const int32_t position : positions) {
+    MOTLEY_CHECK(
+        position >= 0 && position < table.cosines.dim(0), "rope",
+        "position " + std::to_string(position) + " is beyond the table of " + std::to_string(table.cosines.dim(0)));
+  }
+  Tensor y = rotate(x, positions, heads, table, false);
+  if (!grad_enabled() || !x.requires_grad()) return y;
+  return record("rope", y, {x},
+                [x, kept = std::vector(positions.begin(), positions.end()), heads, table](const Tensor& dy) {
+                  x.add_grad(rotate(dy, kept, heads, table, true));
+                });
+}
+
+Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, int64_t heads, int64_t kv_heads,
+                 std::span<const int32_t> starts) {
+  MOTLEY_CHECK(heads > 0 && kv_heads > 0 && heads % kv_heads == 0, "attention",
+               "the number of heads must be a multiple of the number of key heads");
+  ops::check_same("attention", k, v);
+  const int64_t head_dim = q.dim(-1) / heads;
+  MOTLEY_CHECK(q.shape().size() == 2 && k.shape() == Shape({q.dim(0), kv_heads * head_dim}) &&
+                   q.dim(1) == heads * head_dim && q.dtype() == k.dtype(),
+               "attention", "q must be [rows, heads * head_dim], k and v [rows, kv_heads * head_dim], of one type");
+  MOTLEY_CHECK(!starts.empty() && starts.front() == 0 && starts.back() == q.dim(0), "attention",
+               "the sequences do not cover the rows");
+  for (size_t s = 1; s < starts.size(); ++s) {
+    MOTLEY_CHECK(starts[s - 1] <= starts[s], "attention", "the starts of sequences must ascend");
+  }
+  const auto sequences = static_cast<int64_t>(starts.size()) - 1;
+  const double scale = 1.0 / std::sqrt(static_cast<double>(head_dim));
+  const bool recorded = grad_enabled() && (q.requires_grad() || k.requires_grad() || v.requires_grad());
+  Tensor y = Tensor::empty(q.shape(), q.dtype());
+  const Tensor lse = recorded ? Tensor::empty({q.dim(0), heads}, kernels::compute_dtype(q.dtype())) : Tensor();
+  visit_dtype(q.dtype(), [&]<class T>(T) {
+    kernels::cpu::attention<T>({y.data<T>(), recorded ? lse.data<Compute<T>>() : nullptr, q.data<T>(), k.data<T>(),
+                                v.data<T>(), starts.data(), sequences, heads, kv_heads, head_dim, scale});
+  });
+  if (!recorded) return y;
+  return record(
+      "attention", y, {q, k, v},
+      [=, values = y.detach(), kept = std::vector(starts.begin(), starts.end())](const Tensor& dy) {
+        Tensor dq = Tensor::empty(q.shape(), q.dtype());
+        Tensor dk = Tensor::empty(k.shape(), k.dtype()), dv = Tensor::empty(v.shape(), v.dtype());
+        visit_dtype(q.dtype(), [&]<class T>(T) {
+          kernels::cpu::attention_backward<T>({dq.data<T>(), dk.data<T>(), dv.data<T>(), dy.data<T>(), values.data<T>(),
+                                               lse.data<Compute<T>>(), q.data<T>(), k.data<T>(), v.data<T>(),
+                                               kept.data(), sequences, heads, kv_heads, head_dim, scale});
+        });
+        if (q.requires_grad()) q.add_grad(std::move(dq));
+        if (k.requires_grad()) k.add_grad(std::move(dk));
+        if (v.requires_grad()) v.add_grad(std::move(dv));
+      });
+}
+
+}  // namespace motley

@@ -1,0 +1,150 @@
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "tensor/ops.h"
+#include "tensor/ops_common.h"
+
+namespace motley {
+
+using kernels::Compute;
+using kernels::visit_dtype;
+
+namespace {
+
+void check_lists(const char* what, const std::vector<int64_t>& offsets, const std::vector<int32_t>& ids, int64_t rows,
+                 int64_t vocabulary) {
+  const auto fail = [&](const std::string& why) { contract_failed("head", std::string(what) + " " + why); };
+  if (static_cast<int64_t>(offsets.size()) != rows + 1) fail("need one offset per row and one more");
+  if (offsets.front() != 0 || offsets.back() != static_cast<int64_t>(ids.size())) fail("offsets do not span the ids");
+  if (!std::is_sorted(offsets.begin(), offsets.end())) fail("offsets descend");
+  for (const int32_t id : ids) {
+    if (id < 0 || id >= vocabulary) {
+      fail("id " + std::to_string(id) + " is outside the vocabulary of " + std::to_string(vocabulary));
+    }
+  }
+}
+
+std::span<const int32_t> row_ids(const std::vector<int64_t>& offsets, const std::vector<int32_t>& ids, int64_t row) {
+  const auto r = static_cast<size_t>(row);
+  return std::span(ids).subspan(static_cast<size_t>(offsets[r]), static_cast<size_t>(offsets[r + 1] - offsets[r]));
+}
+
+bool ascending(std::span<const int32_t> ids) {
+  return std::adjacent_find(ids.begin(), ids.end(), std::greater_equal<>()) == ids.end();
+}
+
+void check_query(const HeadQuery& query, int64_t rows, int64_t vocabulary) {
+  MOTLEY_CHECK(query.temperature > 0.0 && std::isfinite(query.temperature), "head",
+               "the temperature must be positive: got " + std::to_string(query.temperature));
+  check_lists("selected", query.selected_offsets, query.selected_ids, rows, vocabulary);
+  const bool replayed = !query.candidate_offsets.empty();
+  if (replayed) check_lists("candidate", query.candidate_offsets, query.candidate_ids, rows, vocabulary);
+  std::vector<int32_t> sorted;
+  for (int64_t row = 0; row < rows; ++row) {
+    const auto where = [row] { return " in row " + std::to_string(row); };
+    const auto selected = row_ids(query.selected_offsets, query.selected_ids, row);
+    if (!ascending(selected)) {
+      sorted.assign(selected.begin(), selected.end());
+      std::sort(sorted.begin(), sorted.end());
+      MOTLEY_CHECK(ascending(sorted), "head", "an id is selected twice" + where());
+    }
+    if (!replayed) continue;
+    const auto candidates = row_ids(query.candidate_offsets, query.candidate_ids, row);
+    MOTLEY_CHECK(!candidates.empty(), "head", "no candidates" + where());
+    MOTLEY_CHECK(ascending(candidates), "head", "candidates do not ascend" + where());
+    for (const int32_t id : selected) {
+      MOTLEY_CHECK(std::binary_search(candidates.begin(), candidates.end(), id), "head",
+                   "selected id " + std::to_string(id) + " is not a candidate" + where());
+    }
+  }
+}
+
+template <class T>
+kernels::HeadArgs<T> arguments(const Tensor& hidden, const Tensor& weight, const HeadQuery& query) {
+  kernels::HeadArgs<T> args{};
+  args.hidden = hidden.data<T>();
+  args.weight = weight.data<T>();
+  args.rows = hidden.dim(0);
+  args.width = hidden.dim(1);
+  args.vocabulary = weight.dim(0);
+  args.temperature = query.temperature;
+  args.selected = {query.selected_offsets.data(), query.selected_ids.data()};
+  if (!query.candidate_offsets.empty()) args.candidates = {query.candidate_offsets.data(), query.candidate_ids.data()};
+  return args;
+}
+
+/// Null when no entropy wants a gradient: that saves the kernel its share of the work.
+template <class C>
+const C* entropy_cotangents(const C* values, int64_t rows) {
+  return std::all_of(values, values + rows, [](C value) { return value == C(0); }) ? nullptr : values;
+}
+
+}  // namespace
+
+HeadResult selected_log_probs(const Tensor& hidden, const Tensor& weight, std::shared_ptr<const HeadQuery> query) {
+  MOTLEY_CHECK(hidden.shape().size() == 2 && weight.shape().size() == 2 && hidden.dim(1) == weight.dim(1), "head",
+               "hidden must be [rows, width] and the weight [vocabulary, width]");
+  MOTLEY_CHECK(hidden.dtype() == weight.dtype(), "head", "hidden and weight have different types");
+  const int64_t rows = hidden.dim(0);
+  check_query(*query, rows, weight.dim(0));
+  const auto selected = static_cast<int64_t>(query->selected_ids.size());
+  const DType compute = kernels::compute_dtype(hidden.dtype());
+  HeadResult result;
+  result.both = Tensor::empty({selected + rows}, compute);
+  result.log_outside = Tensor::empty({rows}, compute);
+  result.lse = Tensor::empty({rows}, compute);
+  const Tensor values = result.both.detach();  // without a node, which may be captured below
+  visit_dtype(hidden.dtype(), [&]<class T>(T) {
+    using C = Compute<T>;
+    auto args = arguments<T>(hidden, weight, *query);
+    args.log_p = values.data<C>();
+    args.entropy = values.data<C>() + selected;
+    args.log_outside = result.log_outside.data<C>();
+    args.lse = result.lse.data<C>();
+    kernels::cpu::head<T>(args);
+  });
+  result.both = record(
+      "head", result.both, {hidden, weight},
+      [hidden, weight, query, values, lse = result.lse, selected, rows](const Tensor& dy) {
+        Tensor dhidden = Tensor::empty(hidden.shape(), hidden.dtype());
+        const auto run = [&](const Tensor& dweight) {
+          visit_dtype(hidden.dtype(), [&]<class T>(T) {
+            using C = Compute<T>;
+            auto args = arguments<T>(hidden, weight, *query);
+            args.lse = lse.data<C>();
+            args.entropy = values.data<C>() + selected;
+            kernels::cpu::head_backward<T>({args, dy.data<C>(), entropy_cotangents(dy.data<C>() + selected, rows),
+                                            dhidden.data<T>(), dweight.data<C>()});
+          });
+        };
+        if (weight.requires_grad()) {
+          ops::accumulate(weight, Tensor::Chain::product, run);
+        } else {
+          run(Tensor::zeros(weight.shape(), kernels::compute_dtype(weight.dtype())));
+        }
+        if (hidden.requires_grad()) hidden.add_grad(std::move(dhidden));
+      });
+  result.log_p = slice(result.both, 0, {selected});
+  result.entropy = slice(result.both, selected, {rows});
+  return result;
+}
+
+void head_backward(const HeadResult& result, const Tensor& d_log_p, const Tensor& d_entropy) {
+  const int64_t selected = result.log_p.numel(), rows = result.entropy.numel();
+  const DType compute = result.both.dtype();
+  MOTLEY_CHECK(d_log_p.numel() == selected && d_log_p.dtype() == compute, "head_backward",
+               "needs one cotangent per selected id, in the compute type");
+  MOTLEY_CHECK(!d_entropy.defined() || (d_entropy.numel() == rows && d_entropy.dtype() == compute), "head_backward",
+               "needs one entropy cotangent per row, in the compute type, or none");
+  const size_t size = kernels::dtype_size(compute);
+  const Tensor cotangents = Tensor::zeros({selected + rows}, compute);
+  auto* bytes = static_cast<std::byte*>(cotangents.raw());
+  std::memcpy(bytes, d_log_p.raw(), static_cast<size_t>(selected) * size);
+  if (d_entropy.defined()) {
+    std::memcpy(bytes + static_cast<size_t>(selected) * size, d_entropy.raw(), static_cast<size_t>(rows) * size);
+  }
+  backward(result.both, cotangents);
+}
+
+}  // namespace motley

@@ -1,0 +1,124 @@
+// Eager tensors with reverse-mode differentiation. A Tensor is a shared handle: copying it copies a pointer. Always
+// contiguous, row-major.
+//
+// Gradients: `backward` walks the recorded nodes in reverse order of their creation, so sums of gradients have a fixed
+// order. A leaf's gradient has the compute type (f32 for f32, bf16, f16; f64 for f64); the gradient of an intermediate
+// result has that result's own type (a bf16 trainer has bf16 activation gradients, which is where fp16 overflows).
+// Closures add into gradients in place, so that a chain over tokens continues across micro-batches (kernels/matmul.h).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernels/dtype.h"
+
+namespace motley {
+
+using kernels::DType;
+using Shape = std::vector<int64_t>;
+
+/// Where a tensor lives. Kernels for the other devices come behind the same declarations.
+enum class Device : uint8_t { cpu };
+
+/// A broken contract between parts of motley (not the user's input): thrown by MOTLEY_CHECK with the op's name.
+class ContractError : public std::logic_error {
+ public:
+  using std::logic_error::logic_error;
+};
+[[noreturn]] void contract_failed(std::string_view op, const std::string& message);
+#define MOTLEY_CHECK(condition, op, message) \
+  do {                                       \
+    if (!(condition)) ::motley::contract_failed((op), (message)); \
+  } while (false)
+
+class Tensor {
+ public:
+  Tensor() = default;
+  static Tensor empty(Shape shape, DType dtype);  // contents undefined
+  static Tensor zeros(Shape shape, DType dtype);
+  /// Values are converted (rounded once) to dtype.
+  static Tensor from(std::span<const double> values, Shape shape, DType dtype);
+  static Tensor from(std::span<const float> values, Shape shape, DType dtype);
+
+  bool defined() const { return impl_ != nullptr; }
+  const Shape& shape() const;
+  int64_t dim(int index) const;  // negative counts from the end
+  int64_t numel() const;
+  DType dtype() const;
+  Device device() const { return Device::cpu; }
+  void* raw() const;
+  /// Typed data; the type must be dtype's storage type.
+  template <class T>
+  T* data() const {
+    MOTLEY_CHECK(kernels::dtype_of<T>() == dtype(), "data", std::string("tensor is ") + kernels::dtype_name(dtype()));
+    return static_cast<T*>(raw());
+  }
+  template <class T>
+  std::span<T> span() const {
+    return {data<T>(), static_cast<size_t>(numel())};
+  }
+  std::vector<double> to_doubles() const;
+
+  /// The same data under another shape; differentiable.
+  Tensor reshape(Shape shape) const;
+  Tensor clone() const;   // a copy without history
+  Tensor detach() const;  // the same data without history
+
+  /// A leaf whose gradient is wanted.
+  Tensor& set_requires_grad(bool wanted);
+  bool requires_grad() const;  // leaf with a gradient, or a result of one
+  /// The gradient accumulated so far (undefined if none yet); `grad_buffer` makes it (zeros) if need be.
+  Tensor grad() const;
+  Tensor grad_buffer() const;
+  void zero_grad();
+  /// For ops. The type of the gradient: see above; a cast of a leaf has its gradient in the compute type too.
+  DType grad_dtype() const;
+  /// Adds a contribution to the gradient, converted to the gradient's type. The first one is taken over, not copied,
+  /// where nobody else could see it change.
+  void add_grad(Tensor contribution) const;
+  /// The buffer in which a kernel continues its chain over tokens (zeros at first). A matrix that serves two ops (a tied
+  /// head and embedding) has a chain for each, added once when the gradient is read: so each continues unbroken over
+  /// micro-batches, and their split changes no bit.
+  enum class Chain : uint8_t { product, rows };
+  Tensor chain_buffer(Chain chain) const;
+
+ private:
+  struct Impl;
+  std::shared_ptr<Impl> impl_;
+  explicit Tensor(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+  static Tensor view(const Tensor& of, int64_t offset, Shape shape);  // elements from `offset` on, without history
+  friend struct GraphWalk;
+  friend Tensor cast(const Tensor&, DType);
+  friend Tensor slice(const Tensor&, int64_t, Shape);
+  friend Tensor record(std::string_view, Tensor, std::vector<Tensor>, std::function<void(const Tensor&)>);
+  friend void backward(const Tensor&, const Tensor&);
+};
+
+/// Marks `y` as a result of `inputs`. `closure(dy)` adds into `input.grad_buffer()` of every input that requires a
+/// gradient. Does nothing when gradients are off or no input requires one.
+Tensor record(std::string_view op, Tensor y, std::vector<Tensor> inputs, std::function<void(const Tensor& dy)> closure);
+/// Elements [offset, offset + numel(shape)) of x under a shape of their own: the same data; differentiable.
+Tensor slice(const Tensor& x, int64_t offset, Shape shape);
+/// Propagates dy (shape and type of y) to every leaf. The graph of y is released as it is walked; a second walk over any
+/// part of it is refused with ContractError, before any gradient has changed.
+void backward(const Tensor& y, const Tensor& dy);
+
+/// Gradients are off in this thread while one lives.
+class NoGrad {
+ public:
+  NoGrad();
+  ~NoGrad();
+  NoGrad(const NoGrad&) = delete;
+  NoGrad& operator=(const NoGrad&) = delete;
+
+ private:
+  bool previous_;
+};
+bool grad_enabled();
+
+}  // namespace motley

@@ -1,0 +1,37 @@
+// The inside of a tensor, shared by tensor.cpp, autograd.cpp and the ops that shape the graph.
+#pragma once
+
+#include "tensor/tensor.h"
+
+namespace motley {
+
+/// One recorded op.
+struct GraphNode {
+  uint64_t sequence = 0;  // order of creation
+  std::string op;
+  std::vector<Tensor> inputs;
+  std::function<void(const Tensor&)> closure;
+  bool released = false;
+};
+
+struct Tensor::Impl {
+  Impl(Shape shape_, DType dtype_, std::shared_ptr<void> data_);
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+  ~Impl();
+
+  Shape shape;
+  int64_t numel = 0;
+  DType dtype;
+  std::shared_ptr<void> data;
+  DType grad_dtype;
+  bool leaf = false;                 // a gradient is wanted
+  std::shared_ptr<Impl> grad_owner;  // a cast of a leaf: its gradient is the leaf's
+  Tensor grad, rows_grad;            // Chain::product and all else; Chain::rows
+  std::shared_ptr<GraphNode> node;
+
+  Impl& owner() { return grad_owner ? *grad_owner : *this; }
+  bool wants_grad() const { return leaf || grad_owner || node; }
+};
+
+}  // namespace motley

@@ -1,0 +1,117 @@
+#include "actors/evaluation.h"
+
+#include "actors/evaluator.h"
+#include "actors/policy/episode.h"
+#include "tests/actors/tiny_run.h"
+
+namespace motley::actors {
+namespace {
+
+TEST_CASE("pass@k is unbiased") {
+  CHECK(pass_at_k(4, 2, 2) == Approx(5.0 / 6.0).epsilon(1e-15));
+  CHECK(pass_at_k(4, 0, 4) == 0.0);
+  CHECK(pass_at_k(4, 1, 4) == 1.0);
+  CHECK(pass_at_k(4, 4, 1) == 1.0);
+  CHECK(pass_at_k(10, 3, 1) == Approx(0.3).epsilon(1e-14));
+  // Against counting: 1 - C(n-c, k) / C(n, k).
+  CHECK(pass_at_k(7, 2, 3) == Approx(1.0 - 10.0 / 35.0).epsilon(1e-14));
+}
+
+struct Setup {
+  Experiment experiment = tiny_experiment(false);
+  std::shared_ptr<const SamplerWeights> weights;
+  std::shared_ptr<const envs::TaskMix> tasks;
+  envs::Tokenizer tokenizer;
+
+  explicit Setup(TestTask::RewardFunction reward) {
+    std::vector<envs::TaskMix::Entry> entries;
+    entries.push_back({"test", std::make_unique<TestTask>(std::move(reward)), 1.0});
+    tasks = std::make_shared<const envs::TaskMix>(std::move(entries), 1);
+    tokenizer = tasks->tokenizer();
+    TransformerConfig model = experiment.model.config;
+    model.vocabulary = tokenizer.size();
+    model = model.resolved();
+    weights = std::make_shared<SamplerWeights>(model, Parameters::initialize(model, 3),
+                                               *kernels::find_profile("bf16"), 0);
+  }
+  EvaluationResult run(const EvaluationRequest& request, int64_t slots, std::function<bool()> stop = {}) const {
+    return evaluate(weights, *tasks, tokenizer, request, slots, stop);
+  }
+};
+
+TEST_CASE("an evaluation depends on its seed, not on the slots") {
+  const Setup setup([](std::string_view reply) {
+    return envs::Reward{reply.starts_with("2") ? 1.0 : 0.0, {}, reply.empty()};
+  });
+  EvaluationRequest request;
+  request.prompts = 5;
+  request.samples = 4;
+  request.max_tokens = 4;
+  request.seed = 9;
+  const EvaluationResult one = setup.run(request, 1), many = setup.run(request, 64);
+  CHECK(one.prompts == 5);
+  CHECK(one.samples == 20);
+  CHECK(one.failed == 0);
+  CHECK(one.pass_at == many.pass_at);
+  CHECK(one.mean_reward == many.mean_reward);
+  CHECK(one.pass_at.at(4) >= one.pass_at.at(1));
+  CHECK(one.mean_reward == Approx(one.pass_at.at(1)));
+}
+
+TEST_CASE("a failed score is counted, and is not a wrong answer") {
+  int calls = 0;
+  const Setup setup([&](std::string_view) -> envs::Reward {
+    if (++calls % 2 == 0) throw std::runtime_error("no score");
+    return {1.0, {}, false};
+  });
+  EvaluationRequest request;
+  request.prompts = 3;
+  request.samples = 4;
+  request.max_tokens = 2;
+  request.k = {1, 4};
+  const EvaluationResult result = setup.run(request, 8);
+  CHECK(result.failed == 6);
+  CHECK(result.samples == 6);
+  CHECK(result.mean_reward == 1.0);
+  CHECK(result.pass_at.at(1) == 1.0);
+  CHECK_FALSE(result.pass_at.contains(4));  // no problem has four valid samples left
+}
+
+TEST_CASE("an evaluation stops when asked, and a prompt that is too long fails alone") {
+  const Setup setup([](std::string_view) { return envs::Reward{1.0, {}, false}; });
+  EvaluationRequest request;
+  request.prompts = 2;
+  CHECK(setup.run(request, 4, [] { return true; }).prompts == 0);
+  request.max_tokens = 1000;  // the model has 64 positions
+  const EvaluationResult result = setup.run(request, 4);
+  CHECK(result.failed == 8);
+  CHECK(result.samples == 0);
+}
+
+TEST_CASE("the episode grows by exactly the tokens that were read or drawn") {
+  algos::Trajectory episode;
+  append_read(episode, {1, 2});
+  append_drawn(episode, {.tokens = {3}, .log_q = {-1}, .versions = {0}, .offsets = {0, 0}, .log_tail = {0}});
+  append_read(episode, {4});
+  append_drawn(episode, {.tokens = {5, 6}, .log_q = {-1, -2}, .versions = {1, 1}, .offsets = {0, 0, 0}, .log_tail = {0, 0}});
+  CHECK(episode.tokens == std::vector<int32_t>{1, 2, 3, 4, 5, 6});
+  CHECK(episode.loss_mask == std::vector<uint8_t>{0, 0, 1, 0, 1, 1});
+  CHECK(episode.records.tokens == std::vector<int32_t>{3, 5, 6});
+  CHECK(episode.inconsistency(10).empty());
+}
+
+TEST_CASE("sessions of different prompts, epochs and samples draw differently") {
+  std::set<uint64_t> seen;
+  for (uint64_t epoch = 0; epoch < 3; ++epoch)
+    for (uint64_t index = 0; index < 10; ++index)
+      for (uint64_t sample = 0; sample < 8; ++sample) {
+        envs::TaskMix::Pick pick;
+        pick.epoch = epoch;
+        pick.index = index;
+        seen.insert(random_session(pick, sample));
+      }
+  CHECK(seen.size() == 240);
+}
+
+}  // namespace
+}  // namespace motley::actors

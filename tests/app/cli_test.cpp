@@ -1,0 +1,212 @@
+// The binary itself: exit codes, one message on stderr, nothing but results on stdout, nothing left behind.
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "tests/app/temporary_folder.h"
+
+namespace motley::app {
+namespace {
+
+struct Outcome {
+  int code = -1;
+  std::string out, err;
+};
+
+/// Runs the binary in `folder` with files for its output.
+Outcome motley(const TemporaryFolder& folder, const std::vector<std::string>& arguments) {
+  std::vector<std::string> command{"sh", "-c", "cd \"$0\" && exec \"$@\" >stdout 2>stderr </dev/null",
+                                   folder.path().string(), MOTLEY_BINARY};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  std::vector<char*> argv;
+  for (std::string& word : command) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  pid_t child = 0;
+  if (posix_spawnp(&child, "sh", nullptr, nullptr, argv.data(), environ) != 0) throw std::runtime_error("no sh");
+  int status = 0;
+  waitpid(child, &status, 0);
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, folder.read("stdout"), folder.read("stderr")};
+}
+
+const std::string kTiny = R"(name = "tiny"
+[run]
+updates = 3
+async = false
+[model]
+layers = 1
+width = 16
+heads = 2
+kv_heads = 1
+max_positions = 32
+[[tasks]]
+env = "arithmetic"
+digits = 1
+[sampling]
+max_tokens = 4
+[algo]
+correction = "sc+mis"
+prompts = 2
+group_size = 2
+[[samplers]]
+name = "a"
+profile = "h100-fp8"
+max_sequences = 4
+[eval]
+prompts = 4
+samples = 1
+k = [1]
+)";
+
+void require_refused(const Outcome& outcome, const std::string& part) {
+  CAPTURE(outcome.err, part);
+  CHECK(outcome.code == 2);
+  CHECK(outcome.out.empty());
+  CHECK(outcome.err.find(part) != std::string::npos);
+  CHECK(std::count(outcome.err.begin(), outcome.err.end(), '\n') == 1);
+}
+
+}  // namespace
+
+TEST_CASE("help, version and the lists") {
+  const TemporaryFolder folder;
+  CHECK(motley(folder, {"--version"}).out == "motley 0.1.0\n");
+  for (const std::vector<std::string>& help : std::vector<std::vector<std::string>>{{"--help"}, {"run", "--help"}}) {
+    const Outcome outcome = motley(folder, help);
+    CHECK(outcome.code == 0);
+    CHECK(outcome.out.find("Usage: motley") != std::string::npos);
+  }
+  for (const char* what : {"corrections", "envs", "formats", "models", "profiles"}) {
+    CAPTURE(what);
+    const Outcome outcome = motley(folder, {"list", what});
+    CHECK(outcome.code == 0);
+    CHECK(outcome.err.empty());
+    const auto json = nlohmann::json::parse(motley(folder, {"list", what, "--json"}).out);
+    const auto lines = std::count(outcome.out.begin(), outcome.out.end(), '\n');
+    CHECK(json.at(what).size() == static_cast<size_t>(lines));
+    CHECK(lines >= 3);
+  }
+  CHECK(motley(folder, {"doctor"}).code == 0);
+  CHECK(nlohmann::json::parse(motley(folder, {"doctor", "--json"}).out).contains("processor"));
+}
+
+TEST_CASE("a wrong command line ends with exit code 2 and one message") {
+  const TemporaryFolder folder;
+  require_refused(motley(folder, {}), "motley --help");
+  require_refused(motley(folder, {"evla"}), "unknown command 'evla'; allowed: run");
+  require_refused(motley(folder, {"evla"}), "did you mean 'eval'?");
+  require_refused(motley(folder, {"--versio"}), "did you mean '--version'?");
+  require_refused(motley(folder, {"run", "--dryrun"}), "did you mean '--dry-run'?");
+  require_refused(motley(folder, {"run", "a", "b"}), "unexpected argument 'b'");
+  require_refused(motley(folder, {"run"}), "no experiment");
+  require_refused(motley(folder, {"run", "none.toml"}), "none.toml: error: cannot be read");
+  require_refused(motley(folder, {"run", "--resume", "none"}), "no run folder");
+  require_refused(motley(folder, {"list"}), "required");
+  require_refused(motley(folder, {"list", "profile"}), "did you mean 'profiles'?");
+  require_refused(motley(folder, {"generate", "none", "--prompt", "1"}), "no checkpoint there");
+  require_refused(motley(folder, {"generate", "none", "--prompt", "1", "--profile", "bf17"}), "did you mean 'bf16'?");
+  require_refused(motley(folder, {"generate", "none"}), "--prompt is required");
+  require_refused(motley(folder, {"generate", "none", "--prompt", "1", "--top-p", "2"}), "--top-p");
+  require_refused(motley(folder, {"eval", "none", "--task", "arithmetc"}), "did you mean 'arithmetic'?");
+  require_refused(motley(folder, {"eval", "none", "--task", "arithmetic", "--k", "1,8", "--samples", "2"}), "pass@8");
+}
+
+TEST_CASE("a refused experiment has its position on stderr and leaves nothing") {
+  const TemporaryFolder folder;
+  folder.write("typo.toml", "run.async = false\n[[tasks]]\nenv = \"arithmetic\"\n[algo]\ncorection = \"mis\"\n");
+  require_refused(motley(folder, {"run", "typo.toml"}), "typo.toml:5:1: error: unknown key 'corection'");
+  folder.write("good.toml", kTiny);
+  require_refused(motley(folder, {"run", "good.toml", "--set", "run.updates=-3"}), "--set run.updates=-3: error: ");
+  folder.write("pairs.jsonl", "{\"prompt\": \"1+1=\", \"answer\": \"2\"}\n{\"prompt\": \n");
+  require_refused(motley(folder, {"run", "good.toml", "--set", "tasks.0.env=jsonl"}), "unknown key 'digits'");
+  folder.write("jsonl.toml", "run.async = false\n[[tasks]]\nenv = \"jsonl\"\npath = \"pairs.jsonl\"\n");
+  require_refused(motley(folder, {"run", "jsonl.toml"}), "pairs.jsonl:2");
+  CHECK_FALSE(std::filesystem::exists(folder.path() / "runs"));
+}
+
+TEST_CASE("--dry-run prints the resolved experiment alone, and makes nothing") {
+  const TemporaryFolder folder;
+  folder.write("x.toml", kTiny);
+  const Outcome once = motley(folder, {"run", "x.toml", "--dry-run", "--seed", "5"});
+  CHECK(once.code == 0);
+  CHECK(once.err.empty());
+  CHECK(once.out.find("\nseed = 5\n") != std::string::npos);
+  folder.write("dry.toml", once.out);
+  CHECK(motley(folder, {"run", "dry.toml", "--dry-run"}).out == once.out);
+  CHECK_FALSE(std::filesystem::exists(folder.path() / "runs"));
+}
+
+TEST_CASE("a run, its continuation, and the commands that read its checkpoint") {
+  const TemporaryFolder folder;
+  folder.write("x.toml", kTiny);
+  const Outcome stopped = motley(folder, {"run", "x.toml", "--stop-after", "2", "--json"});
+  CAPTURE(stopped.err);
+  REQUIRE(stopped.code == 0);
+  CHECK(nlohmann::json::parse(stopped.out).at("interrupted") == true);
+  CHECK(folder.read("runs/tiny-0/experiment.toml") == motley(folder, {"run", "x.toml", "--dry-run"}).out);
+  CHECK(std::filesystem::exists(folder.path() / "runs/tiny-0/report.html"));
+
+  require_refused(motley(folder, {"run", "--resume", "runs/tiny-0", "--set", "trainer.lr=0.5"}), "trainer.lr is 0.5");
+  require_refused(motley(folder, {"run", "x.toml", "--resume", "runs/tiny-0", "--seed", "1"}), "seed is 1");
+  const Outcome resumed = motley(folder, {"run", "--resume", "runs/tiny-0"});
+  CAPTURE(resumed.err);
+  REQUIRE(resumed.code == 0);
+  const std::string metrics = folder.read("runs/tiny-0/metrics.jsonl");
+  CHECK(std::count(metrics.begin(), metrics.end(), '\n') == 4);  // updates 0 to 3, none twice
+
+  const Outcome again = motley(folder, {"run", "x.toml"});
+  CHECK(again.code == 0);
+  CHECK(again.err.find("runs/tiny-0-2") != std::string::npos);
+
+  const Outcome generated = motley(folder, {"generate", "runs/tiny-0", "--prompt", "1+1=", "-n", "3", "--max-tokens", "5", "--json"});
+  CHECK(nlohmann::json::parse(generated.out).at("samples").size() == 3);
+  CHECK(motley(folder, {"generate", "runs/tiny-0", "--prompt", "1+1=", "-n", "3", "--max-tokens", "5", "--json"}).out == generated.out);
+  require_refused(motley(folder, {"generate", "runs/tiny-0", "--prompt", "one"}), "symbol");
+  require_refused(motley(folder, {"generate", "runs/tiny-0", "--prompt", "1", "--max-tokens", "99"}), "motley generate: error");
+
+  const Outcome eval = motley(folder, {"eval", "runs/tiny-0", "--task", "arithmetic", "--option", "digits=1", "--prompts", "4",
+                                       "--k", "1,2", "--max-tokens", "4", "--json"});
+  CHECK(nlohmann::json::parse(eval.out).at("samples") == 8);
+  require_refused(motley(folder, {"eval", "runs/tiny-0", "--task", "running_sum"}), "trained on another task");
+}
+
+TEST_CASE("score gives null for the first token and names a bad line") {
+  const TemporaryFolder folder;
+  folder.write("x.toml", kTiny);
+  REQUIRE(motley(folder, {"run", "x.toml", "--set", "run.updates=1"}).code == 0);
+  folder.write("in.jsonl", "{\"tokens\": [1, 2, 3]}\n{\"prompt\": \"1+1=\", \"answer\": \"2\"}\n");
+  const Outcome scored = motley(folder, {"score", "runs/tiny-0", "--input", "in.jsonl", "--profile", "fp32"});
+  REQUIRE(scored.code == 0);
+  const auto first = nlohmann::json::parse(scored.out.substr(0, scored.out.find('\n')));
+  CHECK(first.at("log_probs").size() == 3);
+  CHECK(first.at("log_probs")[0].is_null());
+  CHECK(first.at("log_probs")[1].get<double>() < 0);
+  const auto second = nlohmann::json::parse(scored.out.substr(scored.out.find('\n')));
+  CHECK(second.at("prompt_tokens") == 4);
+  CHECK(second.at("log_probs").size() == 6);  // "1+1=", "2" and the end token
+
+  const std::vector<std::pair<std::string, std::string>> bad{
+      {"{\"tokens\": [1, 99]}", "outside the vocabulary"},  {"{\"tokens\": [1.5]}", "no integer"},
+      {"{\"tokens\": [-1]}", "outside the vocabulary"},     {"{\"tokens\": []}", "no tokens"},
+      {"{\"tokens\": 3}", "no list"},                       {"{\"text\": \"one\"}", "symbol"},
+      {"{\"txet\": \"1\"}", "neither"},                     {"{\"prompt\": \"1\"}", "answer"},
+      {"[1]", "no JSON object"},                            {"{", "no JSON"},
+      {"{\"text\": 1}", "no text"},                         {"{\"text\": \"1\", \"tokens\": [1]}", "several"},
+      {"{\"tokens\": [99999999999999999999]}", "tokens"},   {"{\"text\": \"1\", \"answer\": \"1\"}", "unknown key"},
+  };
+  for (const auto& [line, part] : bad) {
+    folder.write("bad.jsonl", "{\"tokens\": [1]}\n\n" + line + "\n");
+    const Outcome outcome = motley(folder, {"score", "runs/tiny-0", "--input", "bad.jsonl"});
+    CAPTURE(line);
+    require_refused(outcome, part);
+    CHECK(outcome.err.starts_with("bad.jsonl:3: error: "));
+  }
+  require_refused(motley(folder, {"score", "runs/tiny-0", "--input", "none.jsonl"}), "none.jsonl: error: cannot be read");
+}
+
+}  // namespace motley::app

@@ -1,0 +1,143 @@
+// What a run leaves and shows: metrics.jsonl, TensorBoard events, progress lines, closing table, report.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "app/closing_table.h"
+#include "app/curve.h"
+#include "app/metrics_writer.h"
+#include "app/progress.h"
+#include "app/report.h"
+#include "app/tensorboard.h"
+
+using namespace motley;
+using namespace motley::app;
+namespace fs = std::filesystem;
+
+namespace {
+
+fs::path fresh_folder(const std::string& name) {
+  const fs::path folder = fs::temp_directory_path() / ("motley-" + name + "-" + std::to_string(::getpid()));
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  return folder;
+}
+
+std::string text_of(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  std::ostringstream out;
+  out << in.rdbuf();
+  return out.str();
+}
+
+}  // namespace
+
+TEST_CASE("a metrics line reads back as the same numbers and leaves NaN out") {
+  const algos::Metrics metrics{{"a/b", 0.1}, {"c", std::nan("")}, {"d", 3.0}, {"e", 1e-300}, {"f", -0.0}};
+  const std::string line = metrics_line(7, metrics);
+  const auto row = nlohmann::json::parse(line);
+  CHECK(row["update"] == 7);
+  CHECK(row["a/b"].get<double>() == 0.1);
+  CHECK_FALSE(row.contains("c"));
+  CHECK(row["d"].get<double>() == 3.0);
+  CHECK(row["e"].get<double>() == 1e-300);
+  CHECK(nlohmann::json::parse(metrics_line(0, {{"x", std::numeric_limits<double>::infinity()}}))["x"].is_number());
+}
+
+TEST_CASE("a resume cuts metrics.jsonl after the checkpoint's update, half a line included") {
+  const fs::path file = fresh_folder("metrics") / "metrics.jsonl";
+  {
+    MetricsWriter writer(file);
+    for (int update = 0; update <= 4; ++update) writer.write(update, {{"x", update}});
+  }
+  std::ofstream(file, std::ios::app) << "{\"update\":5,\"x\"";
+  { MetricsWriter(file, 3).write(4, {{"x", 40}}); }
+  const std::string text = text_of(file);
+  CHECK(text == "{\"update\":0,\"x\":0}\n{\"update\":1,\"x\":1}\n{\"update\":2,\"x\":2}\n{\"update\":3,\"x\":3}\n"
+                "{\"update\":4,\"x\":40}\n");
+  fs::remove_all(file.parent_path());
+}
+
+TEST_CASE("TensorBoard records carry the checksum that TensorFlow asks for") {
+  // "123456789" has CRC-32C 0xe3069283 (RFC 3720); masked: rotated right by 15, plus 0xa282ead8.
+  const uint32_t crc = 0xe3069283u;
+  CHECK(masked_crc32c("123456789") == ((crc >> 15 | crc << 17) + 0xa282ead8u));
+  const fs::path folder = fresh_folder("events");
+  { TensorBoardWriter(folder).write(1, {{"reward/mean", 0.5}}); }
+  const std::string bytes = text_of(fs::directory_iterator(folder)->path());
+  size_t at = 0, records = 0;
+  while (at < bytes.size()) {
+    REQUIRE(bytes.size() - at >= 16);
+    uint64_t length = 0;
+    uint32_t check = 0;
+    std::memcpy(&length, bytes.data() + at, 8);
+    std::memcpy(&check, bytes.data() + at + 8, 4);
+    CHECK(check == masked_crc32c(std::string_view(bytes).substr(at, 8)));
+    std::memcpy(&check, bytes.data() + at + 12 + length, 4);
+    CHECK(check == masked_crc32c(std::string_view(bytes).substr(at + 12, length)));
+    at += 16 + length;
+    ++records;
+  }
+  CHECK(records == 2);
+  CHECK(bytes.find("reward/mean") != std::string::npos);
+  fs::remove_all(folder);
+}
+
+TEST_CASE("progress is one line per update off a terminal, and a block per update on one") {
+  Experiment experiment;
+  experiment.name = "trial";
+  experiment.run.updates = 10;
+  experiment.samplers = {{.name = "fast", .profile = "b200-nvfp4"}, {.name = "slow", .profile = "a100-bf16"}};
+  const algos::Metrics metrics{{"reward/mean", 0.25}, {"group/fast/share", 0.5}, {"eval/pass_at_1", 0.75}};
+
+  Progress plain(experiment, false, 80);
+  const std::string line = plain.update(3, metrics);
+  CHECK(std::count(line.begin(), line.end(), '\n') == 1);
+  CHECK(line.find("reward 0.250") != std::string::npos);
+  CHECK(line.find("pass@1 0.750") != std::string::npos);
+  CHECK(line.find('\x1b') == std::string::npos);
+
+  Progress terminal(experiment, true, 60);
+  const std::string first = terminal.update(3, metrics), second = terminal.update(4, metrics);
+  CHECK(std::count(first.begin(), first.end(), '\n') == 4);  // bar, totals, two groups
+  CHECK(second.rfind("\x1b[4F", 0) == 0);                     // goes back over the block it replaces
+  std::istringstream rows(first);
+  for (std::string row; std::getline(rows, row);) CHECK(row.size() <= 60);
+}
+
+TEST_CASE("the closing table marks emulated rates") {
+  actors::RunSummary summary;
+  summary.groups = {{.name = "b200", .profile = "b200-nvfp4", .emulated = true, .share = 0.5, .tokens_per_second = 1000},
+                    {.name = "local", .profile = "bf16", .share = 0.5, .tokens_per_second = 2000}};
+  const std::string table = closing_table(summary);
+  CHECK(table.find("1000*") != std::string::npos);
+  CHECK(table.find("2000 ") != std::string::npos);
+  CHECK(table.find("* emulated") != std::string::npos);
+}
+
+TEST_CASE("a curve keeps a spike that is one point among a hundred thousand") {
+  Series series{"x", {}};
+  for (int i = 0; i < 100000; ++i) series.points.emplace_back(i, i == 61234 ? 1000.0 : 0.0);
+  const std::string svg = curve_svg("spike", {series});
+  CHECK(svg.size() < 100000);
+  CHECK(svg.find(",30.0 ") != std::string::npos);  // the top of the frame, where 1000 is drawn
+  CHECK(curve_svg("none", {}).empty());
+  CHECK(curve_svg("<script>", {{"x", {{1, 2.0}}}}).find("<script>") == std::string::npos);
+}
+
+TEST_CASE("the report is one page without references to anything outside it") {
+  const fs::path folder = fresh_folder("report");
+  std::ofstream(folder / "experiment.toml") << "name = \"<b>\"\n";
+  std::ofstream(folder / "metrics.jsonl") << "{\"update\":0,\"eval/pass_at_1\":0.5}\n{\"update\":1,\"reward/mean\":0.25}\n";
+  write_report(folder, {});
+  const std::string page = text_of(folder / "report.html");
+  CHECK(page.find("reward/mean") != std::string::npos);
+  CHECK(page.find("&lt;b&gt;") != std::string::npos);
+  CHECK(page.find("http") == std::string::npos);
+  CHECK(page.find("src=") == std::string::npos);
+  fs::remove_all(folder);
+}

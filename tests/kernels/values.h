@@ -1,0 +1,62 @@
+// Inputs of the kernel tests: fixed seeds, no maths library.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "kernels/dtype.h"
+#include "kernels/parallel.h"
+
+namespace motley::kernels {
+
+/// Uniform in [-1, 1), the same on every machine.
+class Values {
+ public:
+  explicit Values(uint64_t seed) : state_(seed * 2654435761u + 12345) {}
+  double next() {
+    state_ = state_ * 6364136223846793005u + 1442695040888963407u;
+    return static_cast<double>(static_cast<int64_t>(state_) >> 11) * 0x1p-52;
+  }
+  int64_t below(int64_t bound) { return static_cast<int64_t>((next() + 1.0) * 0.5 * static_cast<double>(bound)); }
+
+ private:
+  uint64_t state_;
+};
+
+template <class T>
+T as(double x) {
+  return static_cast<T>(static_cast<Compute<T>>(x));
+}
+template <class T>
+double real(T x) {
+  return static_cast<double>(static_cast<Compute<T>>(x));
+}
+
+template <class T>
+std::vector<T> values(int64_t count, uint64_t seed, double scale = 1.0) {
+  Values draw(seed);
+  std::vector<T> out(static_cast<size_t>(count));
+  for (T& x : out) x = as<T>(draw.next() * scale);
+  return out;
+}
+
+template <class T>
+bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
+}
+
+/// Unit roundoff of a storage type.
+template <class T>
+double unit() {
+  return dtype_of<T>() == DType::f64 ? 0x1p-53 : dtype_of<T>() == DType::f32 ? 0x1p-24
+         : dtype_of<T>() == DType::f16 ? 0x1p-11 : 0x1p-8;
+}
+
+/// Sets the threads of this thread for a scope.
+struct Threads {
+  explicit Threads(int count) { set_compute_threads(count); }
+  ~Threads() { set_compute_threads(1); }
+};
+
+}  // namespace motley::kernels

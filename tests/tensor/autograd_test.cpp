@@ -1,0 +1,206 @@
+#include <catch2/catch.hpp>
+#include <thread>
+
+#include "tensor/ops.h"
+#include "tests/tensor/gradcheck.h"
+
+using namespace motley;
+using motley::test::constant;
+
+namespace {
+
+Tensor leaf(std::vector<double> values, DType dtype = DType::f64) {
+  const auto count = static_cast<int64_t>(values.size());
+  Tensor x = constant(std::move(values), {count}, dtype);
+  x.set_requires_grad(true);
+  return x;
+}
+
+Tensor ones_like(const Tensor& y) {
+  return constant(std::vector<double>(static_cast<size_t>(y.numel()), 1.0), y.shape(), y.dtype());
+}
+
+using Values = std::vector<double>;
+
+}  // namespace
+
+TEST_CASE("tensors hold, convert and share their values") {
+  const Tensor x = constant({1.0, -2.5, 3.0e-3, 70000.0}, {2, 2}, DType::bf16);
+  CHECK(x.dim(0) == 2);
+  CHECK(x.dim(-1) == 2);
+  CHECK(x.numel() == 4);
+  CHECK(x.to_doubles()[0] == 1.0);
+  CHECK(x.to_doubles()[3] == 70144.0);  // the nearest bf16: steps of 512 from 2^16
+  CHECK_THROWS_AS(x.data<float>(), ContractError);
+  CHECK_THROWS_AS(x.dim(2), ContractError);
+  CHECK_THROWS_AS(x.reshape({3}), ContractError);
+  CHECK_THROWS_AS(constant({1.0}, {2}), ContractError);
+  CHECK_THROWS_AS(Tensor().shape(), ContractError);
+  CHECK_THROWS_AS(Tensor::empty({-1}, DType::f32), ContractError);
+  CHECK_THROWS_AS(Tensor::empty({INT64_MAX, 3}, DType::f32), ContractError);
+
+  const Tensor same = x.reshape({4});
+  const Tensor copy = x.clone();
+  same.data<kernels::bf16>()[1] = kernels::bf16(8.0f);
+  CHECK(x.to_doubles()[1] == 8.0);
+  CHECK(copy.to_doubles()[1] == -2.5);
+  CHECK(Tensor::zeros({0, 5}, DType::f32).numel() == 0);
+  CHECK(Tensor::zeros({3}, DType::f64).to_doubles() == Values{0.0, 0.0, 0.0});
+}
+
+TEST_CASE("gradients of several uses add up") {
+  Tensor x = leaf({2.0, 3.0});
+  const Tensor y = add(mul(x, x), add(x, x));
+  backward(y, ones_like(y));
+  CHECK(x.grad().to_doubles() == Values{6.0, 8.0});
+  const Tensor z = mul(x, x);
+  backward(z, ones_like(z));
+  CHECK(x.grad().to_doubles() == Values{10.0, 14.0});
+  x.zero_grad();
+  CHECK(x.grad().to_doubles() == Values{0.0, 0.0});
+}
+
+TEST_CASE("a gradient that two tensors share is not changed through one of them") {
+  Tensor x = leaf({1.0}), w = leaf({1.0});
+  const Tensor a = mul(x, constant({2.0}, {1})), b = mul(w, constant({3.0}, {1}));
+  // The sum hands one and the same gradient to a and b; a then gets more from its second use.
+  const Tensor y = add(mul(a, constant({10.0}, {1})), add(a, b));
+  backward(y, ones_like(y));
+  CHECK(x.grad().to_doubles() == Values{22.0});
+  CHECK(w.grad().to_doubles() == Values{3.0});
+
+  const Tensor dy = constant({1.0}, {1});
+  const Tensor twice = add(x, x);
+  x.zero_grad();
+  backward(twice, dy);
+  CHECK(x.grad().to_doubles() == Values{2.0});
+  CHECK(dy.to_doubles() == Values{1.0});
+  backward(x, dy);  // a leaf takes the gradient itself, as a copy
+  CHECK(x.grad().to_doubles() == Values{3.0});
+  CHECK(dy.to_doubles() == Values{1.0});
+}
+
+TEST_CASE("a leaf's gradient is that of its views and slices") {
+  Tensor x = leaf({1.0, 2.0, 3.0, 4.0});
+  const Tensor y = mul(slice(x, 1, {2}), constant({5.0, 7.0}, {2}));
+  backward(y, ones_like(y));
+  CHECK(x.grad().to_doubles() == Values{0.0, 5.0, 7.0, 0.0});
+  const Tensor z = x.reshape({2, 2});
+  backward(z, ones_like(z));
+  CHECK(x.grad().to_doubles() == Values{1.0, 6.0, 8.0, 1.0});
+  CHECK_THROWS_AS(slice(x, 3, {2}), ContractError);
+  CHECK_FALSE(x.detach().requires_grad());
+}
+
+TEST_CASE("gradient types: leaves in the compute type, results in their own") {
+  Tensor master = leaf({1.0, 2.0}, DType::f32);
+  const Tensor low = cast(master, DType::bf16);
+  CHECK(low.requires_grad());
+  CHECK(low.grad_dtype() == DType::f32);
+  // 1 + 2^-12 is no bf16: it survives only if the cast does not round the gradient.
+  low.add_grad(constant({1.0 + 0x1p-12, 3.0}, {2}, DType::f32));
+  CHECK(master.grad().to_doubles() == Values{1.0 + 0x1p-12, 3.0});
+
+  const Tensor product = mul(low, low);
+  CHECK(product.grad_dtype() == DType::bf16);
+  Tensor half_leaf = leaf({1.0}, DType::f16);
+  CHECK(half_leaf.grad_dtype() == DType::f32);
+  const Tensor wide = cast(master, DType::f64);
+  CHECK(wide.grad_dtype() == DType::f64);
+  master.zero_grad();
+  backward(wide, constant({0.5, 0.25}, {2}));
+  CHECK(master.grad().to_doubles() == Values{0.5, 0.25});
+  CHECK(cast(master, DType::f32).shape() == master.shape());
+
+  Tensor overflow = leaf({1.0}, DType::f16);
+  const Tensor doubled = add(overflow, overflow);
+  const Tensor more = mul(doubled, constant({60000.0}, {1}, DType::f16));
+  backward(more, constant({2.0}, {1}, DType::f16));
+  CHECK(std::isinf(overflow.grad().to_doubles()[0]));  // the gradient of `doubled` is fp16: where overflow is seen
+}
+
+TEST_CASE("no graph without a wish for gradients") {
+  Tensor x = leaf({1.0});
+  {
+    const NoGrad off;
+    CHECK_FALSE(grad_enabled());
+    CHECK_FALSE(mul(x, x).requires_grad());
+    CHECK_FALSE(cast(x, DType::f32).requires_grad());
+    std::thread([] { CHECK(grad_enabled()); }).join();
+  }
+  CHECK(grad_enabled());
+  const Tensor plain = constant({1.0}, {1});
+  CHECK_FALSE(mul(plain, plain).requires_grad());
+  CHECK_THROWS_AS(backward(plain, plain), ContractError);
+  Tensor result = mul(x, x);
+  CHECK_THROWS_AS(result.set_requires_grad(true), ContractError);
+  CHECK_THROWS_AS(backward(result, constant({1.0, 1.0}, {2})), ContractError);
+  CHECK_THROWS_AS(backward(result, constant({1.0}, {1}, DType::f32)), ContractError);
+}
+
+TEST_CASE("a graph is walked once") {
+  Tensor x = leaf({2.0});
+  const Tensor shared = mul(x, x);
+  const Tensor first = add(shared, x), second = mul(shared, x);
+  backward(first, ones_like(first));
+  CHECK(x.grad().to_doubles() == Values{5.0});
+  CHECK_THROWS_AS(backward(first, ones_like(first)), ContractError);
+  CHECK_THROWS_AS(backward(second, ones_like(second)), ContractError);
+  CHECK(x.grad().to_doubles() == Values{5.0});  // refused before anything was added
+}
+
+TEST_CASE("the graph is released as it is walked") {
+  Tensor x = leaf({2.0});
+  const auto alive = std::make_shared<int>(0);
+  Tensor y = record("probe", constant({4.0}, {1}), {x}, [x, alive](const Tensor& dy) { x.add_grad(dy); });
+  CHECK(alive.use_count() == 2);
+  const Tensor z = mul(y, y);
+  backward(z, ones_like(z));
+  CHECK(alive.use_count() == 1);
+  CHECK(x.grad().to_doubles() == Values{8.0});
+}
+
+TEST_CASE("graphs deeper than any stack are walked and destroyed") {
+  constexpr int kDepth = 200000;
+  Tensor x = leaf({1.0});
+  const auto deep = [&] {
+    Tensor y = x;
+    for (int i = 0; i < kDepth; ++i) y = add(y, x);
+    return y;
+  };
+  const Tensor y = deep();
+  backward(y, ones_like(y));
+  CHECK(x.grad().to_doubles() == Values{kDepth + 1.0});
+  const Tensor never_walked = deep();
+  CHECK(never_walked.requires_grad());
+}
+
+TEST_CASE("threads walk their own graphs at the same time") {
+  std::vector<std::thread> threads;
+  std::vector<double> gradients(4);
+  for (size_t t = 0; t < gradients.size(); ++t) {
+    threads.emplace_back([&gradients, t] {
+      Tensor x = leaf({static_cast<double>(t)});
+      for (int i = 0; i < 200; ++i) {
+        const Tensor y = mul(add(x, x), x);
+        backward(y, ones_like(y));
+      }
+      gradients[t] = x.grad().to_doubles()[0];
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(gradients == Values{0.0, 800.0, 1600.0, 2400.0});
+}
+
+TEST_CASE("two chains of one matrix are kept apart until they are read") {
+  Tensor x = leaf({0.0}, DType::f32);
+  x.chain_buffer(Tensor::Chain::product).data<float>()[0] += 1.0f;
+  x.chain_buffer(Tensor::Chain::rows).data<float>()[0] += 2.0f;
+  CHECK(x.chain_buffer(Tensor::Chain::product).to_doubles() == Values{1.0});
+  CHECK(x.chain_buffer(Tensor::Chain::rows).to_doubles() == Values{2.0});
+  CHECK(x.grad().to_doubles() == Values{3.0});
+  CHECK(x.grad().to_doubles() == Values{3.0});
+  CHECK(x.chain_buffer(Tensor::Chain::rows).to_doubles() == Values{0.0});
+  x.zero_grad();
+  CHECK(x.grad_buffer().to_doubles() == Values{0.0});
+}
