@@ -22,9 +22,9 @@ class CheckpointError : public std::runtime_error {
 
 /// What a resume needs besides weights and optimizer. Text values keep 64-bit integers exact.
 struct RunState {
-  uint64_t version = 0;         // weight version = batches stepped
-  uint64_t next_prompt = 0;     // prompts issued and consumed: the next training prompt's number
-  uint32_t attempt = 0;         // of sessions drawn after the resume
+  uint64_t version = 0;      // weight version = batches stepped
+  uint64_t next_prompt = 0;  // prompts issued and consumed: the next training prompt's number
+  uint32_t attempt = 0;      // of sessions drawn after the resume
   std::map<std::string, std::string> extra;
 };
 struct Checkpoint {

@@ -7,7 +7,7 @@
 
 namespace motley::actors {
 
-constexpr std::chrono::seconds kScoreLimit{30};
+constexpr int kPatience = 10;  // time limits after which a hanging reward worker is given up
 
 caf::behavior Environment::start(FleetPtr fleet, caf::actor router, caf::actor learner,
                                  std::vector<caf::actor> rewards) {
@@ -107,7 +107,7 @@ void Environment::score_next() {
     const Episode& episode = episodes_.at(id);
     auto job = std::make_shared<ScoreJob>(ScoreJob{episode.pick, episode.reply, episode.ended});
     // One job at a time and worker, so that one that hangs takes no other with it.
-    self_->request(workers_[w].handle, kScoreLimit, Score{id}, ScoreJobPtr(std::move(job)))
+    self_->request(workers_[w].handle, fleet_->hooks.score_limit, Score{id}, ScoreJobPtr(std::move(job)))
         .then(
             [this, w](const Scored& done, const ScoreResultPtr& result) {
               workers_[w].free = true;
@@ -119,12 +119,21 @@ void Environment::score_next() {
               none.failure = "its reward did not answer: " + self_->system().render(error);
               scored(id, none);
               // The worker is used again when it answers, which is after the job that it hangs on.
-              self_->request(workers_[w].handle, caf::infinite, Probe{}).then([this, w](Probe) {
-                workers_[w].free = true;
-                score_next();
-              });
+              self_->request(workers_[w].handle, kPatience * fleet_->hooks.score_limit, Probe{})
+                  .then(
+                      [this, w](Probe) {
+                        workers_[w].free = true;
+                        score_next();
+                      },
+                      [this, w](caf::error&) { give_up(w); });
             });
   }
+}
+
+void Environment::give_up(size_t worker) {
+  workers_[worker].gone = true;
+  if (std::all_of(workers_.begin(), workers_.end(), [](const Worker& each) { return each.gone; }))
+    throw std::runtime_error("every reward worker hangs");
 }
 
 void Environment::scored(uint64_t session, const ScoreResult& result) {
@@ -140,13 +149,12 @@ void Environment::scored(uint64_t session, const ScoreResult& result) {
 
 void Environment::deliver(uint64_t session) {
   const auto found = episodes_.find(session);
-  self_->send(learner_, EpisodeDone{session},
-              std::make_shared<algos::Trajectory>(std::move(found->second.trajectory)));
+  self_->send(learner_, EpisodeDone{session}, std::make_shared<algos::Trajectory>(std::move(found->second.trajectory)));
   episodes_.erase(found);
 }
 
-caf::behavior environment(caf::stateful_actor<Environment>* self, FleetPtr fleet, caf::actor router,
-                          caf::actor learner, std::vector<caf::actor> rewards) {
+caf::behavior environment(caf::stateful_actor<Environment>* self, FleetPtr fleet, caf::actor router, caf::actor learner,
+                          std::vector<caf::actor> rewards) {
   install_handlers(self);
   return self->state.start(std::move(fleet), std::move(router), std::move(learner), std::move(rewards));
 }

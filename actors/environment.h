@@ -23,7 +23,7 @@ class Environment {
   };
   struct Worker {
     caf::actor handle;
-    bool free = true;
+    bool free = true, gone = false;
   };
   /// Opens sessions for all samples of a prompt.
   void issue(uint64_t prompt, std::vector<SessionRequest>& sessions);
@@ -31,6 +31,7 @@ class Environment {
   void send_sessions(std::vector<SessionRequest> sessions);
   void finished(FinishedSession& session);
   void score_next();
+  void give_up(size_t worker);
   void scored(uint64_t session, const ScoreResult& result);
   void deliver(uint64_t session);
 
@@ -44,7 +45,7 @@ class Environment {
   std::deque<uint64_t> to_score_;
 };
 
-caf::behavior environment(caf::stateful_actor<Environment>* self, FleetPtr fleet, caf::actor router,
-                          caf::actor learner, std::vector<caf::actor> rewards);
+caf::behavior environment(caf::stateful_actor<Environment>* self, FleetPtr fleet, caf::actor router, caf::actor learner,
+                          std::vector<caf::actor> rewards);
 
 }  // namespace motley::actors

@@ -56,8 +56,7 @@ std::optional<envs::Reward> reward_of(const envs::TaskMix& tasks, const envs::Ta
   const bool ended = reply.finish == FinishReason::stop;
   const std::span<const int32_t> tokens(reply.tokens.data(), reply.tokens.size() - (ended ? 1 : 0));
   try {
-    envs::Reward reward =
-        tasks.entries()[problem.entry].task->reward(problem.problem, tokenizer.decode(tokens), ended);
+    envs::Reward reward = tasks.entries()[problem.entry].task->reward(problem.problem, tokenizer.decode(tokens), ended);
     if (std::isfinite(reward.value)) return reward;
   } catch (const std::exception&) {
     return std::nullopt;  // counted as failed, never as wrong

@@ -12,11 +12,11 @@ namespace motley::actors {
 struct EvaluationRequest {
   int64_t prompts = 128, samples = 4, max_tokens = 32;
   std::vector<int64_t> k{1, 4};
-  double temperature = 1.0, top_p = 1.0;   // temperature 0: greedy
+  double temperature = 1.0, top_p = 1.0;  // temperature 0: greedy
   uint64_t seed = 0;
 };
 struct EvaluationResult {
-  std::map<int64_t, double> pass_at;       // by k
+  std::map<int64_t, double> pass_at;  // by k
   double mean_reward = 0, format_error = 0;
   int64_t prompts = 0, samples = 0, failed = 0;
 };

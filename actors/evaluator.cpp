@@ -20,8 +20,8 @@ algos::Metrics evaluate_version(const Fleet& fleet, const Parameters& parameters
   algos::Metrics metrics;
   for (const std::string& name : options.profiles) {
     const auto weights = std::make_shared<SamplerWeights>(fleet.model, parameters, fleet.profile(name), version);
-    const EvaluationResult result = evaluate(weights, *fleet.tasks, fleet.tokenizer, request, kSlots,
-                                             [&] { return fleet.stopping.load(); });
+    const EvaluationResult result =
+        evaluate(weights, *fleet.tasks, fleet.tokenizer, request, kSlots, [&] { return fleet.stopping.load(); });
     if (result.prompts == 0) return {};
     const std::string prefix = name == options.profiles.front() ? "eval/" : "eval/" + name + "/";
     for (const auto& [k, value] : result.pass_at) metrics[prefix + "pass_at_" + std::to_string(k)] = value;

@@ -26,9 +26,12 @@ RecordKind Experiment::record_kind() const {
   if (sampling.record == "top_k") return RecordKind::top_k;
   if (sampling.record == "full") return RecordKind::full;
   switch (algos::make_correction(algo.correction, algo.parameters)->needs()) {
-    case RecordKind::sampled: return RecordKind::sampled;
-    case RecordKind::full: return RecordKind::full;
-    default: return RecordKind::top_k;
+    case RecordKind::sampled:
+      return RecordKind::sampled;
+    case RecordKind::full:
+      return RecordKind::full;
+    default:
+      return RecordKind::top_k;
   }
 }
 

@@ -21,67 +21,67 @@ struct RunOptions {
   std::string keep_trajectories = "all";  // "all", "last N", "none"
   std::optional<int64_t> max_staleness;   // weight versions
   std::string dir = "runs";
-  int64_t checkpoint_every = 50;          // updates; and at the end
-  int64_t threads = 0;                    // compute threads of the process; 0: one per core
+  int64_t checkpoint_every = 50;  // updates; and at the end
+  int64_t threads = 0;            // compute threads of the process; 0: one per core
 };
 struct ModelOptions {
-  std::string path;                       // a checkpoint folder; empty: a fresh model of the sizes below
-  TransformerConfig config;               // vocabulary comes from the tokenizer
+  std::string path;          // a checkpoint folder; empty: a fresh model of the sizes below
+  TransformerConfig config;  // vocabulary comes from the tokenizer
 };
 struct TaskOptions {
   std::string env;
   double weight = 1.0;
-  envs::Options options;                  // the env's own keys, every one resolved
+  envs::Options options;  // the env's own keys, every one resolved
 };
 struct WarmstartOptions {
   int64_t steps = 0;
   int64_t batch = 128;
   double lr = 3e-3;
-  std::string data;                       // JSONL of {"prompt", "answer"}; empty: the tasks' demonstrations
-  bool cache = true;                      // by content hash, under dir of the run: <dir>/.warmstart/<hash>/
+  std::string data;   // JSONL of {"prompt", "answer"}; empty: the tasks' demonstrations
+  bool cache = true;  // by content hash, under dir of the run: <dir>/.warmstart/<hash>/
 };
 struct SamplingOptions {
   double temperature = 1.0;
   double top_p = 1.0;
   int64_t top_k = 0;
   int64_t max_tokens = 32;
-  std::string record = "auto";            // "auto" (what the correction needs), "sampled", "top_k", "full"
+  std::string record = "auto";  // "auto" (what the correction needs), "sampled", "top_k", "full"
   int64_t record_top_k = 128;
 };
 struct AlgoOptions {
-  std::string correction;                 // must be named when the run is asynchronous; else "grpo"
-  algos::CorrectionParameters parameters; // e.g. mis: low, high
+  std::string correction;                  // must be named when the run is asynchronous; else "grpo"
+  algos::CorrectionParameters parameters;  // e.g. mis: low, high
   std::string advantage = "dr_grpo";
   std::string reduction = "token_mean";
   int64_t prompts = 32, group_size = 8;
   int64_t minibatches = 1, epochs = 1;
 };
 struct TrainerOptions {
-  std::string profile = "bf16";           // fp32, bf16, fp16
+  std::string profile = "bf16";  // fp32, bf16, fp16
   double lr = 1e-4;
   double beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0.0, clip_norm = 1.0;
   std::string schedule = "constant";
   int64_t warmup_updates = 0;
-  double loss_scale = 65536.0;            // fp16 only: the first scale
+  double loss_scale = 65536.0;  // fp16 only: the first scale
   int64_t loss_scale_growth = 400;
   int64_t threads = 1;
 };
 struct SamplerGroupOptions {
   std::string name;
-  std::string profile = "trainer";        // a preset, or "trainer"
+  std::string profile = "trainer";  // a preset, or "trainer"
   int64_t replicas = 1;
   double price_per_hour = 0.0;
-  std::optional<double> capacity;         // fixed share
-  int64_t max_sequences = 256;            // slots of each replica's engine
+  std::optional<double> capacity;                        // fixed share
+  int64_t max_sequences = 256;                           // slots of each replica's engine
   std::optional<std::pair<int64_t, int64_t>> staleness;  // imposed, lock-step only
 };
 struct EvalOptions {
   int64_t every = 40;
-  int64_t prompts = 128;                  // held-out prompts
+  int64_t prompts = 128;  // held-out prompts
   std::vector<int64_t> k{1, 4};
-  int64_t samples = 4;                    // per prompt; at least max(k)
+  int64_t samples = 4;  // per prompt; at least max(k)
   std::vector<std::string> profiles{"bf16"};
-  double temperature = 1.0;               // never inherited from training
+  double temperature = 1.0;  // never inherited from training
   double top_p = 1.0;
 };
 

@@ -41,7 +41,8 @@ std::shared_ptr<StartingPoint> from_checkpoint(Fleet& fleet, const std::filesyst
   start->parameters = std::move(checkpoint.parameters);
   if (!resume) return start;
   if (!checkpoint.state || !checkpoint.optimizer)
-    throw CheckpointError(folder.string() + ": a model only; a run resumes from a checkpoint with its optimizer's state");
+    throw CheckpointError(folder.string() +
+                          ": a model only; a run resumes from a checkpoint with its optimizer's state");
   start->state = std::move(*checkpoint.state);
   start->optimizer = std::move(checkpoint.optimizer);
   start->history = take_history(*start->optimizer, fleet.model);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -18,8 +19,12 @@
 
 namespace motley::actors {
 
-/// Called by a sampler before each decode step; a test makes it throw.
-using SamplerHook = std::function<void(const std::string& group, uint64_t replica, int64_t step)>;
+/// What a test may set.
+struct FleetHooks {
+  /// Called by a sampler before each decode step.
+  std::function<void(const std::string& group, uint64_t replica, int64_t step)> before_step;
+  std::chrono::milliseconds score_limit{30000};  // for one reward
+};
 
 /// Read-only while the fleet lives, but for the flag.
 struct Fleet {
@@ -31,7 +36,7 @@ struct Fleet {
   std::optional<int64_t> stop_after;
   std::optional<std::filesystem::path> resumed_from;
   uint32_t attempt = 0;  // of the process: how often an asynchronous run has been resumed
-  SamplerHook before_step;
+  FleetHooks hooks;
   std::atomic<bool> stopping{false};  // long computations look at it
 
   bool lock_step() const { return !experiment.run.async; }
@@ -51,8 +56,8 @@ struct StartingPoint {
   std::vector<std::shared_ptr<const Parameters>> history;
 };
 
-/// The model, the tasks and the state that a run starts from: fresh (warm start included), from a model's folder, or from
-/// a checkpoint. Throws CheckpointError or envs::TaskError for bad input.
+/// The model, the tasks and the state that a run starts from: fresh (warm start included), from a model's folder, or
+/// from a checkpoint. Throws CheckpointError or envs::TaskError for bad input.
 std::pair<FleetPtr, std::shared_ptr<StartingPoint>> prepare(const RunRequest& request, RunObserver& observer,
                                                             const StopRequest& stop);
 
@@ -94,7 +99,7 @@ using WeightsPtr = std::shared_ptr<const SamplerWeights>;
 using MetricsPtr = std::shared_ptr<const algos::Metrics>;
 using SummaryPtr = std::shared_ptr<const RunSummary>;
 
-/// run_experiment with a hook for tests.
-RunSummary run_fleet(const RunRequest& request, RunObserver& observer, StopRequest& stop, const SamplerHook& hook);
+/// run_experiment, with hooks.
+RunSummary run_fleet(const RunRequest& request, RunObserver& observer, StopRequest& stop, const FleetHooks& hooks);
 
 }  // namespace motley::actors

@@ -58,8 +58,7 @@ caf::behavior LearnerActor::start(FleetPtr fleet, StartingPointPtr start, Peers 
 
 void LearnerActor::set_up() {
   const Experiment& experiment = fleet_->experiment;
-  kernels::set_compute_threads(
-      static_cast<int>(fleet_->lock_step() ? fleet_->threads() : experiment.trainer.threads));
+  kernels::set_compute_threads(static_cast<int>(fleet_->lock_step() ? fleet_->threads() : experiment.trainer.threads));
   version_ = start_->state.version;
   if (fleet_->resumed_from) {
     saved_version_ = version_;
@@ -136,8 +135,7 @@ void LearnerActor::return_credits(const std::vector<TrajectoryGroup>& groups) {
   if (groups.empty()) return;
   for (const TrajectoryGroup& group : groups) ledger_.consume(group.id);
   if (!fleet_->lock_step())
-    self_->send(environment_,
-                Credits{groups.size() * static_cast<uint64_t>(fleet_->experiment.algo.group_size)});
+    self_->send(environment_, Credits{groups.size() * static_cast<uint64_t>(fleet_->experiment.algo.group_size)});
 }
 
 void LearnerActor::train(const std::vector<TrajectoryGroup>& groups) {
@@ -185,7 +183,6 @@ void LearnerActor::evaluate() {
 void LearnerActor::open_row(algos::Metrics metrics) {
   phase_ = Phase::closing;
   row_ = std::move(metrics);
-  row_["update"] = static_cast<double>(version_);
   row_["version"] = static_cast<double>(version_);
   // Every evaluation gets a row of its own: the one before the next evaluation waits for it.
   row_waits_for_evaluation_ = fleet_->lock_step() || version_ == 0 || last_update() || evaluation_due(version_ + 1);

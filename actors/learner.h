@@ -1,5 +1,6 @@
 // The learner: collects whole groups, trains on them, publishes weight versions, and writes the run down (trajectories,
-// metrics, checkpoints). It paces the run: credits to the environment when asynchronous, one batch at a time in lock-step.
+// metrics, checkpoints). It paces the run: credits to the environment when asynchronous, one batch at a time in
+// lock-step.
 #pragma once
 
 #include "actors/messages.h"
@@ -50,13 +51,13 @@ class LearnerActor {
   uint64_t version_ = 0;
   std::optional<uint64_t> live_version_;  // lock-step: what the samplers are ready for
   bool fleet_ready_ = false, issuing_ = false, stopping_ = false;
-  int64_t dropped_ = 0;                   // samples, since the last update
+  int64_t dropped_ = 0;  // samples, since the last update
   ParametersPtr snapshot_;
-  std::vector<ParametersPtr> history_;    // lock-step with imposed staleness: before snapshot_, oldest first
+  std::vector<ParametersPtr> history_;  // lock-step with imposed staleness: before snapshot_, oldest first
   algos::Metrics row_;
   std::optional<GroupCounters> counters_;
   bool evaluating_ = false, row_waits_for_evaluation_ = false;
-  MetricsPtr evaluation_;                 // finished, not yet in a row
+  MetricsPtr evaluation_;  // finished, not yet in a row
   std::optional<uint64_t> saved_version_;
   std::filesystem::path checkpoint_;
 };

@@ -1,6 +1,6 @@
-// All messages between actors. Plain structs with their wire form: no floating-point members (CAF 0.17 loses NaN, -0 and
-// denormals, and loops for ever on infinities), nothing over 64 KiB. Bulk is a shared pointer that travels beside its
-// message inside the process (the names ending in Ptr below). Who sends what to whom: docs/actors.md.
+// All messages between actors. Plain structs with their wire form: no floating-point members (CAF 0.17 loses NaN, -0
+// and denormals, and loops for ever on infinities), nothing over 64 KiB. Bulk is a shared pointer that travels beside
+// its message inside the process (the names ending in Ptr below). Who sends what to whom: docs/actors.md.
 #pragma once
 
 #include <caf/all.hpp>
@@ -50,6 +50,7 @@ struct ReplicaReady {
 };
 struct ReplicaLost {
   uint64_t replica = 0;
+  std::string cause;
 };
 struct Calibrate {};
 struct Calibrated {
@@ -110,10 +111,10 @@ struct RunFailed {
 };
 struct ShutDown {};
 
-#define MOTLEY_MESSAGE(type, ...)                          \
-  template <class Inspector>                               \
+#define MOTLEY_MESSAGE(type, ...)                                                   \
+  template <class Inspector>                                                        \
   typename Inspector::result_type inspect(Inspector& f, [[maybe_unused]] type& m) { \
-    return f(caf::meta::type_name(#type) __VA_OPT__(, ) __VA_ARGS__); \
+    return f(caf::meta::type_name(#type) __VA_OPT__(, ) __VA_ARGS__);               \
   }
 MOTLEY_MESSAGE(Publish, m.version, m.live)
 MOTLEY_MESSAGE(Published, m.version)
@@ -127,7 +128,7 @@ MOTLEY_MESSAGE(Decoded, m.replica, m.tokens, m.busy_ns, m.full_tokens, m.full_ns
 MOTLEY_MESSAGE(SessionsFinished, m.count)
 MOTLEY_MESSAGE(DecodeTick)
 MOTLEY_MESSAGE(ReplicaReady, m.replica, m.group)
-MOTLEY_MESSAGE(ReplicaLost, m.replica)
+MOTLEY_MESSAGE(ReplicaLost, m.replica, m.cause)
 MOTLEY_MESSAGE(Calibrate)
 MOTLEY_MESSAGE(Calibrated, m.replica, m.tokens, m.busy_ns)
 MOTLEY_MESSAGE(FleetReady)

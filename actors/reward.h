@@ -1,5 +1,5 @@
-// A reward worker: scores one reply at a time on a thread of its own, so that a slow task delays nobody else. A task that
-// throws, or gives something that is no number, fails its own episode only.
+// A reward worker: scores one reply at a time on a thread of its own, so that a slow task delays nobody else. A task
+// that throws, or gives something that is no number, fails its own episode only.
 #pragma once
 
 #include "actors/messages.h"

@@ -26,7 +26,7 @@ caf::behavior Router::start(FleetPtr fleet, caf::actor supervisor) {
         serve(result.replica);
         calibrate_next();
       },
-      [this](const ReplicaLost& loss) { lost(loss.replica); },
+      [this](const ReplicaLost& loss) { lost(loss.replica, loss.cause); },
       [this](RateQuery) {
         GroupRates rates;
         for (const Group& group : groups_) {
@@ -86,9 +86,8 @@ void Router::place(uint64_t id, Session& session, Outbox& outbox) {
   request.stop_tokens = {fleet_->tokenizer.eos()};
   request.tokens.insert(request.tokens.end(), session.records.tokens.begin(), session.records.tokens.end());
   request.max_new_tokens = session.request.max_tokens - static_cast<int64_t>(session.records.size());
-  request.rule = {.temperature = sampling.temperature,
-                  .top_p = sampling.top_p,
-                  .top_k = static_cast<int32_t>(sampling.top_k)};
+  request.rule = {
+      .temperature = sampling.temperature, .top_p = sampling.top_p, .top_k = static_cast<int32_t>(sampling.top_k)};
   request.record = fleet_->experiment.record_kind();
   request.record_top_k = sampling.record_top_k;
   // Every life of a session draws anew: the tokens that killed a sampler do not come again.
@@ -184,7 +183,7 @@ void Router::serve(uint64_t id) {
   if (serving == fleet_->replicas() && !std::exchange(ready_, true)) self_->send(supervisor_, FleetReady{});
 }
 
-void Router::lost(uint64_t id) {
+void Router::lost(uint64_t id, const std::string& cause) {
   const auto found = replicas_.find(id);
   if (found == replicas_.end()) return;  // died before it was ready
   std::erase(groups_[found->second.group].replicas, id);
@@ -207,7 +206,7 @@ void Router::lost(uint64_t id) {
     if (++session.losses < kMaxLosses) {
       place(orphan, session, outbox);
     } else {
-      finish(orphan, session, FinishReason::failed, "it lost two samplers");
+      finish(orphan, session, FinishReason::failed, "it lost two samplers, the second: " + cause);
     }
   }
   flush(outbox);

@@ -45,7 +45,7 @@ class Router {
   void joined(const ReplicaReady& ready, caf::actor handle);
   void serve(uint64_t replica);
   void calibrate_next();
-  void lost(uint64_t replica);
+  void lost(uint64_t replica, const std::string& cause);
   std::vector<double> capacities() const;
 
   caf::event_based_actor* self_;

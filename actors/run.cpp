@@ -1,8 +1,5 @@
 #include "actors/run.h"
 
-#include <cstdio>
-#include <cstdlib>
-
 #include "actors/fleet.h"
 #include "actors/messages.h"
 #include "actors/policy/keep.h"
@@ -21,7 +18,8 @@ void check(const Experiment& experiment) {
     throw RunError("run.keep_trajectories is \"" + run.keep_trajectories + "\": allowed are all, none and last N");
   if (run.async && run.concurrency < experiment.algo.prompts * experiment.algo.group_size)
     throw RunError("run.concurrency is " + std::to_string(run.concurrency) + ": less than one batch of " +
-                   std::to_string(experiment.algo.prompts * experiment.algo.group_size) + " episodes, which would never fill");
+                   std::to_string(experiment.algo.prompts * experiment.algo.group_size) +
+                   " episodes, which would never fill");
 }
 
 /// The conversation with a living fleet.
@@ -30,6 +28,8 @@ class Conversation {
   Conversation(caf::actor_system& system, FleetPtr fleet, RunObserver& observer, StopRequest& stop)
       : self_(system), fleet_(std::move(fleet)), observer_(observer), stop_(stop) {}
 
+  /// False if an actor did not end in time.
+  bool ended() const { return ended_; }
   RunSummary run(StartingPointPtr start) {
     supervisor_ = self_->system().spawn(supervisor, fleet_, std::move(start), caf::actor_cast<caf::actor>(self_));
     self_->monitor(supervisor_);
@@ -54,18 +54,16 @@ class Conversation {
     caf::anon_send<caf::message_priority::high>(supervisor_, StopRun{});
   }
   void receive() {
-    self_->receive(
-        [&](const UpdateRow& row, const MetricsPtr& metrics) {
-          observer_.update(static_cast<int64_t>(row.update), *metrics);
-        },
-        [&](const Note& note) { observer_.message(note.text); },
-        [&](const RunFinished&, const SummaryPtr& summary) { summary_ = *summary; },
-        [&](const RunFailed& failed) { failed_ = failed; },
-        [&](const caf::down_msg& message) {
-          supervisor_ended_ = true;
-          failed_ = RunFailed{"supervisor", cause_text(self_->system(), message.reason)};
-        },
-        caf::after(kStopPoll) >> [] {});
+    self_->receive([&](const UpdateRow& row,
+                       const MetricsPtr& metrics) { observer_.update(static_cast<int64_t>(row.update), *metrics); },
+                   [&](const Note& note) { observer_.message(note.text); },
+                   [&](const RunFinished&, const SummaryPtr& summary) { summary_ = *summary; },
+                   [&](const RunFailed& failed) { failed_ = failed; },
+                   [&](const caf::down_msg& message) {
+                     ended_ = true;
+                     failed_ = RunFailed{"supervisor", cause_text(self_->system(), message.reason)};
+                   },
+                   caf::after(kStopPoll) >> [] {});
   }
   /// Waits until every actor has ended; the supervisor is the last.
   void shut_down() {
@@ -73,16 +71,10 @@ class Conversation {
     caf::anon_send<caf::message_priority::high>(supervisor_, ShutDown{});
     supervisor_ = nullptr;
     const auto deadline = std::chrono::steady_clock::now() + kShutdownLimit;
-    while (!supervisor_ended_) {
-      if (std::chrono::steady_clock::now() > deadline) {
-        // An actor hangs in user code; CAF would wait for its thread for ever. All files are complete by now.
-        std::fputs("motley: an actor does not end; giving up on it\n", stderr);
-        std::_Exit(1);
-      }
+    while (!ended_ && std::chrono::steady_clock::now() < deadline)
       self_->receive([&](const UpdateRow&, const MetricsPtr&) {}, [&](const Note&) {},
                      [&](const RunFinished&, const SummaryPtr&) {}, [&](const RunFailed&) {},
-                     [&](const caf::down_msg&) { supervisor_ended_ = true; }, caf::after(kStopPoll) >> [] {});
-    }
+                     [&](const caf::down_msg&) { ended_ = true; }, caf::after(kStopPoll) >> [] {});
   }
 
   caf::scoped_actor self_;
@@ -92,12 +84,21 @@ class Conversation {
   caf::actor supervisor_;
   std::optional<RunSummary> summary_;
   std::optional<RunFailed> failed_;
-  bool supervisor_ended_ = false;
+  bool ended_ = false;
+};
+
+/// An actor system and the conversation with its fleet, in the order in which they may end.
+struct Stage {
+  Stage(const FleetPtr& fleet, RunObserver& observer, StopRequest& stop)
+      : system(config), conversation(system, fleet, observer, stop) {}
+  SystemConfig config;
+  caf::actor_system system;
+  Conversation conversation;
 };
 
 }  // namespace
 
-RunSummary run_fleet(const RunRequest& request, RunObserver& observer, StopRequest& stop, const SamplerHook& hook) {
+RunSummary run_fleet(const RunRequest& request, RunObserver& observer, StopRequest& stop, const FleetHooks& hooks) {
   check(request.experiment);
   auto [fleet, start] = prepare(request, observer, stop);
   if (stop.load() != 0 && !request.resume) {
@@ -106,11 +107,13 @@ RunSummary run_fleet(const RunRequest& request, RunObserver& observer, StopReque
     summary.interrupted = true;
     return summary;
   }
-  fleet->before_step = hook;
-  SystemConfig config;
-  caf::actor_system system(config);
-  Conversation conversation(system, fleet, observer, stop);
-  return conversation.run(std::move(start));
+  fleet->hooks = hooks;
+  // CAF waits without limit for an actor that hangs in user code (a reward): then the stage is left standing.
+  const auto leave_standing = [](Stage* stage) {
+    if (stage->conversation.ended()) delete stage;
+  };
+  const std::unique_ptr<Stage, decltype(leave_standing)> stage(new Stage(fleet, observer, stop), leave_standing);
+  return stage->conversation.run(std::move(start));
 }
 
 RunSummary run_experiment(const RunRequest& request, RunObserver& observer, StopRequest& stop) {

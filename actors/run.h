@@ -29,9 +29,9 @@ struct GroupSummary {
   double tokens_per_second = 0, cost = 0;
 };
 struct RunSummary {
-  int64_t updates = 0;                  // finished, those before a resume included
-  bool interrupted = false;             // stopped before the last update, with a checkpoint
-  std::filesystem::path checkpoint;     // the last one written
+  int64_t updates = 0;               // finished, those before a resume included
+  bool interrupted = false;          // stopped before the last update, with a checkpoint
+  std::filesystem::path checkpoint;  // the last one written
   std::vector<GroupSummary> groups;
   double seconds = 0;
 };

@@ -77,7 +77,7 @@ void Sampler::tick() {
 
 void Sampler::step() {
   const auto start = std::chrono::steady_clock::now();
-  if (fleet_->before_step) fleet_->before_step(fleet_->experiment.samplers[group_].name, replica_, steps_);
+  if (fleet_->hooks.before_step) fleet_->hooks.before_step(fleet_->experiment.samplers[group_].name, replica_, steps_);
   ++steps_;
   std::vector<StepOutput> outputs = engine_->step();
   const uint64_t elapsed = nanoseconds_since(start);
@@ -133,7 +133,8 @@ void Sampler::calibrate() {
                       .top_k = static_cast<int32_t>(fleet_->experiment.sampling.top_k)};
       request.record = fleet_->experiment.record_kind();
       request.record_top_k = fleet_->experiment.sampling.record_top_k;
-      request.key = {.seed = fleet_->experiment.seed, .purpose = kernels::Purpose::generate, .session = request.id, .attempt = 0};
+      request.key = {
+          .seed = fleet_->experiment.seed, .purpose = kernels::Purpose::generate, .session = request.id, .attempt = 0};
       engine_->submit(std::move(request));
     }
     const auto start = std::chrono::steady_clock::now();

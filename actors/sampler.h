@@ -1,5 +1,5 @@
-// A sampler replica: a decoding engine behind an actor with a thread of its own. One message per decode step (DecodeTick,
-// sent to itself), so that new sessions, weight swaps and exits get in between two steps.
+// A sampler replica: a decoding engine behind an actor with a thread of its own. One message per decode step
+// (DecodeTick, sent to itself), so that new sessions, weight swaps and exits get in between two steps.
 #pragma once
 
 #include <unordered_map>

@@ -39,8 +39,8 @@ void Supervisor::spawn_fleet(const StartingPointPtr& start) {
   watch("router", router_);
   const auto evaluating = self_->spawn<caf::detached>(evaluator, fleet_);
   watch("evaluator", evaluating);
-  learner_ = self_->spawn<caf::detached>(learner, fleet_, start,
-                                         LearnerActor::Peers{plane_, router_, evaluating, me, main_});
+  learner_ =
+      self_->spawn<caf::detached>(learner, fleet_, start, LearnerActor::Peers{plane_, router_, evaluating, me, main_});
   watch("learner", learner_);
   std::vector<caf::actor> rewards;
   for (int i = 0; i < kRewardWorkers; ++i) {
@@ -101,12 +101,12 @@ void Supervisor::down(const caf::down_msg& message) {
 
 void Supervisor::restart(const Member& lost, const std::string& cause) {
   const int count = ++restarts_[*lost.replica];
-  std::string text = lost.name + " was lost (" + cause + ") and is replaced, " + std::to_string(count) + " of at most " +
-                     std::to_string(kMaxRestarts) + " times; its sessions go on from their tokens";
+  std::string text = lost.name + " was lost (" + cause + ") and is replaced, " + std::to_string(count) +
+                     " of at most " + std::to_string(kMaxRestarts) + " times; its sessions go on from their tokens";
   if (fleet_->lock_step()) text += "; this run is no longer bit-equal to an undisturbed one";
   self_->send(main_, Note{text});
-  self_->send(router_, ReplicaLost{*lost.replica});
-  self_->send(plane_, ReplicaLost{*lost.replica});
+  self_->send(router_, ReplicaLost{*lost.replica, cause});
+  self_->send(plane_, ReplicaLost{*lost.replica, cause});
   spawn_sampler(*lost.replica);
 }
 

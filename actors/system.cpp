@@ -29,12 +29,11 @@ void install_handlers(caf::scheduled_actor* self) {
     }
     return caf::make_error(caf::sec::runtime_error, text);
   });
-  self->set_default_handler(
-      [](caf::scheduled_actor* actor, caf::message_view& view) -> caf::result<caf::message> {
-        const std::string text = "a message that it does not know: " + view.content().stringify();
-        actor->quit(caf::make_error(caf::sec::runtime_error, text));
-        return caf::make_error(caf::sec::unexpected_message, text);
-      });
+  self->set_default_handler([](caf::scheduled_actor* actor, caf::message_view& view) -> caf::result<caf::message> {
+    const std::string text = "a message that it does not know: " + view.content().stringify();
+    actor->quit(caf::make_error(caf::sec::runtime_error, text));
+    return caf::make_error(caf::sec::unexpected_message, text);
+  });
 }
 
 std::string cause_text(caf::actor_system& system, const caf::error& reason) {

@@ -28,6 +28,6 @@ std::string cause_text(caf::actor_system& system, const caf::error& reason);
 /// Every request between actors has this limit unless its call says otherwise.
 inline constexpr std::chrono::seconds kRequestLimit{60};
 /// How long a fleet may take to end after the run before the process gives up on it.
-inline constexpr std::chrono::seconds kShutdownLimit{120};
+inline constexpr std::chrono::seconds kShutdownLimit{60};
 
 }  // namespace motley::actors

@@ -1,6 +1,6 @@
 // Recorded batches: <run>/trajectories/update-NNNNNN.msgpack, one file per update, written before its step. The file is
-// a msgpack map {format, version, update, trajectories}; floats are stored as their bits, so reading gives back the same
-// values. Untrusted bytes: every array is checked against the others on reading.
+// a msgpack map {format, version, update, trajectories}; floats are stored as their bits, so reading gives back the
+// same values. Untrusted bytes: every array is checked against the others on reading.
 #pragma once
 
 #include <filesystem>

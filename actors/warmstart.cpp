@@ -45,8 +45,8 @@ std::vector<std::pair<std::string, std::string>> read_pairs(const std::string& f
   return pairs;
 }
 
-/// The n-th demonstration: of the file, shuffled with repeats, or of the tasks' training problems. Numbers start far from
-/// those that the run will draw.
+/// The n-th demonstration: of the file, shuffled with repeats, or of the tasks' training problems. Numbers start far
+/// from those that the run will draw.
 class Source {
  public:
   Source(const Experiment& experiment, const envs::TaskMix& tasks, const envs::Tokenizer& tokenizer)
@@ -57,8 +57,9 @@ class Source {
     }
     for (const auto& entry : tasks.entries())
       if (!entry.task->has_demonstrations())
-        throw envs::TaskError("task " + entry.name +
-                              " has no demonstrations: give warmstart.data a JSONL of pairs, or set warmstart.steps = 0");
+        throw envs::TaskError(
+            "task " + entry.name +
+            " has no demonstrations: give warmstart.data a JSONL of pairs, or set warmstart.steps = 0");
   }
   Demonstration next() {
     if (!pairs_.empty()) {
@@ -78,13 +79,14 @@ class Source {
   uint64_t count_ = 0;
 };
 
-/// Everything that the result depends on: configuration, starting weights, the first demonstrations, the build's numerics.
+/// Everything that the result depends on: configuration, starting weights, the first demonstrations, the build's
+/// numerics.
 std::string cache_key(const Experiment& experiment, const TransformerConfig& config, const Parameters& parameters,
                       Source source, const envs::Tokenizer& tokenizer) {
   const WarmstartOptions& w = experiment.warmstart;
-  std::string text = fmt::format("2|{}|{}|{:a}|{}|{}|{}|{}|{}|{}|{:a}|{:a}|{}|{}|", w.steps, w.batch, w.lr, experiment.seed,
-                                 experiment.trainer.profile, config.layers, config.width, config.heads, config.kv_heads,
-                                 config.rope_theta, config.norm_eps, config.qk_norm, config.tied_head);
+  std::string text = fmt::format("2|{}|{}|{:a}|{}|{}|{}|{}|{}|{}|{:a}|{:a}|{}|{}|", w.steps, w.batch, w.lr,
+                                 experiment.seed, experiment.trainer.profile, config.layers, config.width, config.heads,
+                                 config.kv_heads, config.rope_theta, config.norm_eps, config.qk_norm, config.tied_head);
   for (const auto& [name, fingerprint] : parameters.fingerprints()) text += fmt::format("{}={:x};", name, fingerprint);
   for (const std::string& symbol : tokenizer.symbols()) text += symbol + '\x1f';
   for (int i = 0; i < 256; ++i) {
@@ -131,12 +133,17 @@ bool warm_start(const Experiment& experiment, const envs::TaskMix& tasks, const 
   const WarmstartOptions& w = experiment.warmstart;
   if (w.steps == 0) return false;
   Source source(experiment, tasks, tokenizer);
-  const fs::path folder = fs::path(experiment.run.dir) / ".warmstart" / cache_key(experiment, config, parameters, source, tokenizer);
+  const fs::path folder =
+      fs::path(experiment.run.dir) / ".warmstart" / cache_key(experiment, config, parameters, source, tokenizer);
   if (w.cache && load_cached(folder, config, parameters)) return true;
 
   algos::LearnerConfig settings = experiment.learner_config();
-  settings.optimizer = {.lr = w.lr, .beta2 = 0.99, .clip_norm = 1.0, .schedule = "cosine",
-                        .warmup_steps = std::max<int64_t>(1, w.steps / 20), .total_steps = w.steps};
+  settings.optimizer = {.lr = w.lr,
+                        .beta2 = 0.99,
+                        .clip_norm = 1.0,
+                        .schedule = "cosine",
+                        .warmup_steps = std::max<int64_t>(1, w.steps / 20),
+                        .total_steps = w.steps};
   algos::Learner learner(config, parameters, settings);
   for (int64_t step = 1; step <= w.steps; ++step) {
     if (stop()) return false;

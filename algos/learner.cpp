@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numeric>
 #include <optional>
 #include <stdexcept>
@@ -208,7 +207,7 @@ Metrics Learner::State::update(const std::vector<Trajectory>& batch, bool take_s
     }
   }
   Metrics metrics = batch_metrics(batch, selection, scores);
-  metrics["loss"] = taken ? loss / static_cast<double>(taken) : 0.0;
+  if (std::isfinite(loss)) metrics["loss"] = taken ? loss / static_cast<double>(taken) : 0.0;
   if (!take_steps) return metrics;
   ++steps;
   if (clean) metrics["grad_norm"] = norm / static_cast<double>(clean);

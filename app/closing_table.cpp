@@ -7,8 +7,8 @@
 namespace motley::app {
 
 std::string closing_table(const actors::RunSummary& summary) {
-  std::string out = fmt::format("{:<12} {:<16} {:>6} {:>9} {:>9} {:>9} {:>10} {:>9}\n", "group", "profile", "share", "KL",
-                                "outside", "staleness", "tokens/s", "cost");
+  std::string out = fmt::format("{:<12} {:<16} {:>6} {:>9} {:>9} {:>9} {:>10} {:>9}\n", "group", "profile", "share",
+                                "KL", "outside", "staleness", "tokens/s", "cost");
   bool emulated = false;
   for (const auto& group : summary.groups) {
     const char* mark = group.emulated ? "*" : " ";
@@ -19,7 +19,8 @@ std::string closing_table(const actors::RunSummary& summary) {
   }
   out += "KL: mean of log q - log p over sampled tokens; outside: share of ratios p/q outside [0.2, 5].\n";
   if (emulated)
-    out += "* emulated here on the CPU: the number formats are exact, the rate and the cost are not the accelerator's.\n";
+    out +=
+        "* emulated here on the CPU: the number formats are exact, the rate and the cost are not the accelerator's.\n";
   return out;
 }
 
@@ -36,12 +37,9 @@ std::string closing_json(const actors::RunSummary& summary, const std::filesyste
                       {"staleness", group.staleness},
                       {"tokens_per_second", group.tokens_per_second},
                       {"cost", group.cost}});
-  return nlohmann::json{{"folder", folder.string()},
-                        {"updates", summary.updates},
-                        {"interrupted", summary.interrupted},
-                        {"checkpoint", summary.checkpoint.string()},
-                        {"seconds", summary.seconds},
-                        {"groups", groups}}
+  return nlohmann::json{{"folder", folder.string()},          {"updates", summary.updates},
+                        {"interrupted", summary.interrupted}, {"checkpoint", summary.checkpoint.string()},
+                        {"seconds", summary.seconds},         {"groups", groups}}
              .dump() +
          "\n";
 }

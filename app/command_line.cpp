@@ -25,9 +25,7 @@ struct CommandLine {
   std::function<int()> command;
 };
 
-CLI::Option* repeated(CLI::Option* option) {
-  return option->take_all()->allow_extra_args(false);
-}
+CLI::Option* repeated(CLI::Option* option) { return option->take_all()->allow_extra_args(false); }
 
 void add_run(CLI::App& app, CommandLine& line) {
   CLI::App* command = app.add_subcommand("run", "run an experiment");
@@ -37,7 +35,7 @@ void add_run(CLI::App& app, CommandLine& line) {
   command->add_option("--seed", a.seed, "over the file's seed");
   command->add_option("--resume", a.resume, "run folder, or a checkpoint in one, to go on from");
   command->add_option("--stop-after", a.stop_after, "stop with a checkpoint after this update")
-      ->check(CLI::Range(int64_t{0}, int64_t{1000000000}));
+      ->check(CLI::Range(int64_t{1}, int64_t{1000000000}));
   command->add_flag("--dry-run", a.dry_run, "print the resolved experiment and stop");
   command->add_flag("--json", a.json, "the closing table as JSON");
   command->callback([&line] { line.command = [&line] { return run_command(line.run); }; });
@@ -67,7 +65,8 @@ void add_score(CLI::App& app, CommandLine& line) {
   CLI::App* command = app.add_subcommand("score", "per-token log-probabilities of given token ids or text");
   ScoreArguments& a = line.score;
   command->add_option("model", a.model, "checkpoint or run folder")->required();
-  command->add_option("--input", a.input, R"(JSONL of {"tokens": [...]}, {"text": ...} or {"prompt": ..., "answer": ...})")
+  command
+      ->add_option("--input", a.input, R"(JSONL of {"tokens": [...]}, {"text": ...} or {"prompt": ..., "answer": ...})")
       ->required();
   command->add_option("--profile", a.profile, "numeric profile (motley list profiles)")->capture_default_str();
   command->callback([&line] { line.command = [&line] { return score_command(line.score); }; });

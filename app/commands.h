@@ -9,7 +9,7 @@
 namespace motley::app {
 
 struct RunArguments {
-  std::string toml;               // empty with --resume: the run's own experiment
+  std::string toml;  // empty with --resume: the run's own experiment
   std::vector<std::string> sets;
   std::string seed, resume;
   std::optional<int64_t> stop_after;
@@ -29,7 +29,7 @@ struct EvalArguments {
   std::string checkpoint, task, profile = "bf16";
   std::vector<std::string> options;  // key=value, of the task
   std::vector<int64_t> k{1, 4};
-  std::optional<int64_t> samples;    // absent: the largest k
+  std::optional<int64_t> samples;  // absent: the largest k
   int64_t prompts = 128, max_tokens = 32;
   double temperature = 1.0, top_p = 1.0;
   uint64_t seed = 0;

@@ -56,8 +56,8 @@ std::string axes(const Frame& f) {
     out += fmt::format("<line class=grid x1={} x2={} y1={:.1f} y2={:.1f} />", kLeft, kWidth - kRight, y, y);
     out += fmt::format("<text x={} y={:.1f} text-anchor=end>{:.4g}</text>", kLeft - 5, y + 4, shown);
   }
-  out += fmt::format("<text x={} y={}>{}</text><text x={} y={} text-anchor=end>{}</text>", kLeft, kHeight - kBottom + 15,
-                     f.first, kWidth - kRight, kHeight - kBottom + 15, f.last);
+  out += fmt::format("<text x={} y={}>{}</text><text x={} y={} text-anchor=end>{}</text>", kLeft,
+                     kHeight - kBottom + 15, f.first, kWidth - kRight, kHeight - kBottom + 15, f.last);
   return out;
 }
 
@@ -90,11 +90,20 @@ std::string escape_html(const std::string& text) {
   std::string out;
   for (const char c : text) {
     switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '"': out += "&quot;"; break;
-      default: out += c;
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      default:
+        out += c;
     }
   }
   return out;
@@ -103,7 +112,8 @@ std::string escape_html(const std::string& text) {
 std::string curve_svg(const std::string& title, const std::vector<Series>& series) {
   const Frame f = frame_of(series);
   if (f.first > f.last) return "";
-  std::string out = fmt::format("<svg viewBox='0 0 {} {}' role=img aria-label='{}'>", kWidth, kHeight, escape_html(title));
+  std::string out =
+      fmt::format("<svg viewBox='0 0 {} {}' role=img aria-label='{}'>", kWidth, kHeight, escape_html(title));
   out += fmt::format("<text class=title x={} y=16>{}</text>", kLeft, escape_html(title)) + axes(f);
   double legend = kLeft;
   for (size_t i = 0; i < series.size(); ++i) {

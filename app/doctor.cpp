@@ -49,7 +49,7 @@ std::string instruction_sets() {
 }
 
 std::string memory() {
-  struct sysinfo info{};
+  struct sysinfo info {};
   if (sysinfo(&info) != 0) return "unknown";
   const double unit = static_cast<double>(info.mem_unit) / (1024.0 * 1024.0 * 1024.0);
   std::string text = fmt::format("{:.1f} GiB", static_cast<double>(info.totalram) * unit);
@@ -74,14 +74,17 @@ Finding working_folder() {
   std::error_code error;
   const auto space = std::filesystem::space(".", error);
   std::string text = writable ? "writable" : "not writable";
-  if (!error) text += fmt::format(", {:.1f} GiB free", static_cast<double>(space.available) / (1024.0 * 1024.0 * 1024.0));
-  return {"working folder", text, writable ? "" : "set run.dir to a folder that you may write: --set run.dir=/tmp/runs"};
+  if (!error)
+    text += fmt::format(", {:.1f} GiB free", static_cast<double>(space.available) / (1024.0 * 1024.0 * 1024.0));
+  return {"working folder", text,
+          writable ? "" : "set run.dir to a folder that you may write: --set run.dir=/tmp/runs"};
 }
 
 Finding gpu() {
   const bool there = std::filesystem::exists("/dev/nvidiactl");
-  return {"CUDA", there ? "not in this build; this machine has an NVIDIA driver, profiles are computed on the CPU"
-                        : "not in this build, and no NVIDIA driver here; profiles are computed on the CPU",
+  return {"CUDA",
+          there ? "not in this build; this machine has an NVIDIA driver, profiles are computed on the CPU"
+                : "not in this build, and no NVIDIA driver here; profiles are computed on the CPU",
           ""};
 }
 
@@ -93,8 +96,10 @@ std::vector<Finding> examine() {
       {"instruction sets", instruction_sets(), ""},
       {"memory", memory(), ""},
       {"compiler", std::string("g++ ") + __VERSION__, ""},
-      {"libraries", fmt::format("CAF {}, protobuf {}, fmt {}", version(CAF_VERSION, 100),
-                                version(GOOGLE_PROTOBUF_VERSION, 1000), version(FMT_VERSION, 100)), ""},
+      {"libraries",
+       fmt::format("CAF {}, protobuf {}, fmt {}", version(CAF_VERSION, 100), version(GOOGLE_PROTOBUF_VERSION, 1000),
+                   version(FMT_VERSION, 100)),
+       ""},
       gpu(),
       working_folder(),
       terminal(),

@@ -1,4 +1,3 @@
-#define TOML_HEADER_ONLY 0
 #include "app/document.h"
 
 #include <fmt/format.h>
@@ -103,13 +102,20 @@ void Node::erase(std::string_view key) {
 
 std::string Node::describe() const {
   switch (kind) {
-    case Kind::boolean: return boolean ? "the boolean true" : "the boolean false";
-    case Kind::integer: return fmt::format("the integer {}", integer);
-    case Kind::number: return "the number " + toml_number(number);
-    case Kind::text: return "the text " + toml_text(text);
-    case Kind::array: return "a list";
-    case Kind::table: return "a table";
-    case Kind::other: return "a date or time";
+    case Kind::boolean:
+      return boolean ? "the boolean true" : "the boolean false";
+    case Kind::integer:
+      return fmt::format("the integer {}", integer);
+    case Kind::number:
+      return "the number " + toml_number(number);
+    case Kind::text:
+      return "the text " + toml_text(text);
+    case Kind::array:
+      return "a list";
+    case Kind::table:
+      return "a table";
+    case Kind::other:
+      return "a date or time";
   }
   return "";
 }
@@ -148,14 +154,26 @@ std::string toml_text(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
     switch (c) {
-      case '"': out += "\\\""; break;
-      case '\\': out += "\\\\"; break;
-      case '\n': out += "\\n"; break;
-      case '\t': out += "\\t"; break;
-      case '\r': out += "\\r"; break;
+      case '"':
+        out += "\\\"";
+        break;
+      case '\\':
+        out += "\\\\";
+        break;
+      case '\n':
+        out += "\\n";
+        break;
+      case '\t':
+        out += "\\t";
+        break;
+      case '\r':
+        out += "\\r";
+        break;
       default:
-        if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) out += fmt::format("\\u{:04x}", static_cast<int>(c));
-        else out += c;
+        if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)
+          out += fmt::format("\\u{:04x}", static_cast<int>(c));
+        else
+          out += c;
     }
   }
   return out + "\"";

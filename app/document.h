@@ -21,8 +21,8 @@ struct Node {
   int64_t integer = 0;
   double number = 0.0;
   std::string text;
-  std::vector<Node> items;       // array
-  std::vector<Member> members;   // table, in the order of the file
+  std::vector<Node> items;      // array
+  std::vector<Member> members;  // table, in the order of the file
 
   static Node text_value(std::string text, const Position& at);
   static Node empty(Kind kind, const Position& at);

@@ -21,8 +21,13 @@ actors::EvaluationRequest request_of(const EvalArguments& arguments) {
     throw InputError({fmt::format("--samples {}", samples)}, fmt::format("pass@{} of {} samples", largest, samples),
                      "--samples must be at least the largest k");
   }
-  return {.prompts = arguments.prompts, .samples = samples, .max_tokens = arguments.max_tokens, .k = arguments.k,
-          .temperature = arguments.temperature, .top_p = arguments.top_p, .seed = arguments.seed};
+  return {.prompts = arguments.prompts,
+          .samples = samples,
+          .max_tokens = arguments.max_tokens,
+          .k = arguments.k,
+          .temperature = arguments.temperature,
+          .top_p = arguments.top_p,
+          .seed = arguments.seed};
 }
 
 envs::TaskMix tasks_of(const EvalArguments& arguments) {
@@ -53,10 +58,18 @@ std::string table(const actors::EvaluationResult& result) {
 nlohmann::json to_json(const EvalArguments& arguments, const Policy& policy, const actors::EvaluationResult& result) {
   nlohmann::json pass;
   for (const auto& [k, value] : result.pass_at) pass[std::to_string(k)] = value;
-  return {{"checkpoint", policy.folder.string()}, {"task", arguments.task}, {"profile", arguments.profile},
-          {"temperature", arguments.temperature}, {"top_p", arguments.top_p}, {"seed", arguments.seed},
-          {"pass_at", pass}, {"reward", result.mean_reward}, {"format_error", result.format_error},
-          {"prompts", result.prompts}, {"samples", result.samples}, {"failed", result.failed}};
+  return {{"checkpoint", policy.folder.string()},
+          {"task", arguments.task},
+          {"profile", arguments.profile},
+          {"temperature", arguments.temperature},
+          {"top_p", arguments.top_p},
+          {"seed", arguments.seed},
+          {"pass_at", pass},
+          {"reward", result.mean_reward},
+          {"format_error", result.format_error},
+          {"prompts", result.prompts},
+          {"samples", result.samples},
+          {"failed", result.failed}};
 }
 
 }  // namespace

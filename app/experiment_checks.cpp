@@ -19,8 +19,10 @@ void resolve_slots(Experiment& e, const KeyPositions& keys) {
   const auto given = [&](size_t i) { return keys.given(fmt::format("samplers.{}.max_sequences", i)); };
   for (size_t i = 0; i < e.samplers.size(); ++i) {
     const SamplerGroupOptions& group = e.samplers[i];
-    if (given(i)) missing -= group.max_sequences * group.replicas;
-    else open_replicas += group.replicas;
+    if (given(i))
+      missing -= group.max_sequences * group.replicas;
+    else
+      open_replicas += group.replicas;
   }
   for (size_t i = 0; i < e.samplers.size(); ++i) {
     if (given(i)) continue;
@@ -58,7 +60,8 @@ void check_model(const Experiment& e, const KeyPositions& keys) {
   const int64_t head_dim = c.head_dim == 0 ? c.width / c.heads : c.head_dim;
   if (head_dim % 2 != 0) {
     throw InputError(keys.of(keys.given("model.head_dim") ? "model.head_dim" : "model.width"),
-                     fmt::format("a head of width {} is odd", head_dim), "rotary embedding turns pairs: it must be even");
+                     fmt::format("a head of width {} is odd", head_dim),
+                     "rotary embedding turns pairs: it must be even");
   }
   if (e.sampling.max_tokens >= c.max_positions) {
     throw InputError(keys.of(keys.given("model.max_positions") ? "model.max_positions" : "sampling.max_tokens"),
@@ -70,10 +73,13 @@ void check_model(const Experiment& e, const KeyPositions& keys) {
 
 int record_rank(RecordKind kind) {
   switch (kind) {
-    case RecordKind::sampled: return 0;
+    case RecordKind::sampled:
+      return 0;
     case RecordKind::candidates:
-    case RecordKind::top_k: return 1;
-    case RecordKind::full: return 2;
+    case RecordKind::top_k:
+      return 1;
+    case RecordKind::full:
+      return 2;
   }
   return 0;
 }
@@ -91,20 +97,20 @@ void check_record(const Experiment& e, const KeyPositions& keys) {
   const RecordKind needed = algos::make_correction(e.algo.correction, e.algo.parameters)->needs();
   const int rank = record == "sampled" ? 0 : record == "top_k" ? 1 : 2;
   if (rank < record_rank(needed)) {
-    throw InputError(keys.of("sampling.record"),
-                     fmt::format("sampling.record = \"{}\" is too little for correction '{}'", record,
-                                 e.algo.correction),
-                     record_rank(needed) == 2 ? "it needs the full distribution: allowed are \"auto\", \"full\""
-                                              : "it needs more than the drawn token: allowed are \"auto\", \"top_k\", "
-                                                "\"full\"");
+    throw InputError(
+        keys.of("sampling.record"),
+        fmt::format("sampling.record = \"{}\" is too little for correction '{}'", record, e.algo.correction),
+        record_rank(needed) == 2 ? "it needs the full distribution: allowed are \"auto\", \"full\""
+                                 : "it needs more than the drawn token: allowed are \"auto\", \"top_k\", "
+                                   "\"full\"");
   }
 }
 
 void check_correction(const Experiment& e, const KeyPositions& keys) {
   if (e.algo.correction.empty()) {
-    throw InputError(keys.of("algo.correction"), "asynchronous sampling with no algo.correction",
-                     "plain GRPO must be asked for by name: correction = \"grpo\"; allowed: " +
-                         join(correction_names(), ", "));
+    throw InputError(
+        keys.of("algo.correction"), "asynchronous sampling with no algo.correction",
+        "plain GRPO must be asked for by name: correction = \"grpo\"; allowed: " + join(correction_names(), ", "));
   }
   try {
     algos::make_correction(e.algo.correction, e.algo.parameters);
@@ -139,10 +145,10 @@ void check_fleet(const Experiment& e, const KeyPositions& keys) {
   }
   if (slots < e.run.concurrency) {
     const std::string first = "samplers.0.max_sequences";
-    throw InputError(keys.of(keys.given("run.concurrency") ? "run.concurrency" : first),
-                     fmt::format("the groups hold {} sequences together, run.concurrency is {}", slots,
-                                 e.run.concurrency),
-                     "the sum of max_sequences x replicas must be at least run.concurrency");
+    throw InputError(
+        keys.of(keys.given("run.concurrency") ? "run.concurrency" : first),
+        fmt::format("the groups hold {} sequences together, run.concurrency is {}", slots, e.run.concurrency),
+        "the sum of max_sequences x replicas must be at least run.concurrency");
   }
 }
 

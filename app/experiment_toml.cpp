@@ -53,8 +53,8 @@ class Loader {
   void read(const Node& document) {
     for (const Member& member : document.members) read_top(member);
     if (experiment_.tasks.empty()) {
-      throw InputError(keys_.of("tasks"), "no [[tasks]]", "at least one is needed, with env = one of " +
-                       join(env_names(), ", "));
+      throw InputError(keys_.of("tasks"), "no [[tasks]]",
+                       "at least one is needed, with env = one of " + join(env_names(), ", "));
     }
     read_parameters();
   }
@@ -118,9 +118,10 @@ class Loader {
   [[noreturn]] static void unknown_key(const Member& member, const std::string& section,
                                        const std::vector<std::string>& keys) {
     const bool list = find_section(section) && find_section(section)->list;
-    throw InputError(member.at, fmt::format("unknown key '{}' in {}", member.key,
-                                            list ? "[[" + section + "]]" : "[" + section + "]"),
-                     "allowed: " + join(keys, ", "), nearest_key(member.key, keys));
+    throw InputError(
+        member.at,
+        fmt::format("unknown key '{}' in {}", member.key, list ? "[[" + section + "]]" : "[" + section + "]"),
+        "allowed: " + join(keys, ", "), nearest_key(member.key, keys));
   }
 
   void read_group(const Node& table, const std::string& path, size_t index) {
@@ -146,7 +147,7 @@ class Loader {
     std::vector<std::string> keys = section_keys("tasks");
     for (const envs::Option& option : info.options) {
       keys.push_back(option.name);
-      task.options[option.name] = option.default_value;
+      task.options[option.name] = option_default(option);
     }
     for (const Member& member : table.members) {
       const std::string key = path + "." + member.key;
@@ -161,11 +162,6 @@ class Loader {
         unknown_key(member, "tasks", keys);
       }
     }
-  }
-
-  static std::string option_text(const Value& value) {
-    const std::string* text = std::get_if<std::string>(&value);
-    return text ? *text : value_to_toml(value);
   }
 
   /// [algo.parameters] is read when the correction is known.

@@ -61,8 +61,11 @@ nlohmann::json to_json(const Policy& policy, const GenerateArguments& arguments,
                     {"log_q", sample.records.log_q},
                     {"finish", sample.finish == FinishReason::stop ? "stop" : "length"}});
   }
-  return {{"model", policy.folder.string()}, {"profile", arguments.profile}, {"seed", arguments.seed},
-          {"prompt", arguments.prompt}, {"samples", list}};
+  return {{"model", policy.folder.string()},
+          {"profile", arguments.profile},
+          {"seed", arguments.seed},
+          {"prompt", arguments.prompt},
+          {"samples", list}};
 }
 
 }  // namespace

@@ -23,7 +23,8 @@ class InputError : public std::runtime_error {
              const std::string& nearest = "");
 };
 
-/// The name that `word` most likely stands for, by edit distance (a swap of neighbours counts once); empty if none is near.
+/// The name that `word` most likely stands for, by edit distance (a swap of neighbours counts once); empty if none is
+/// near.
 std::string nearest_name(std::string_view word, std::span<const std::string> names);
 std::string join(std::span<const std::string> words, std::string_view separator);
 

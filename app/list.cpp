@@ -53,7 +53,8 @@ std::vector<Entry> list_formats() {
       {"fp8", "e4m3 with fp32 scales: weights in 128x128 blocks, activations per token and 128 inputs"},
       {"mxfp8", "e4m3 in blocks of 32 along the input, ue8m0 scales"},
       {"mxfp4", "e2m1 in blocks of 32 along the input, ue8m0 scales"},
-      {"nvfp4", "e2m1 in blocks of 16 along the input, e4m3 scales and one fp32 scale; four-over-six picks 6 or 4 a block"},
+      {"nvfp4",
+       "e2m1 in blocks of 16 along the input, e4m3 scales and one fp32 scale; four-over-six picks 6 or 4 a block"},
   };
 }
 
@@ -77,10 +78,10 @@ std::vector<Entry> list_models() {
 
 const std::map<std::string, std::vector<Entry> (*)()>& topics() {
   static const std::map<std::string, std::vector<Entry> (*)()> table{{"corrections", list_corrections},
-                                                                    {"envs", list_envs},
-                                                                    {"formats", list_formats},
-                                                                    {"models", list_models},
-                                                                    {"profiles", list_profiles}};
+                                                                     {"envs", list_envs},
+                                                                     {"formats", list_formats},
+                                                                     {"models", list_models},
+                                                                     {"profiles", list_profiles}};
   return table;
 }
 
@@ -110,7 +111,8 @@ int list_command(const std::string& what, bool json) {
   }
   size_t width = 0;
   for (const Entry& entry : entries) width = std::max(width, entry.name.size());
-  for (const Entry& entry : entries) std::fputs(fmt::format("{:<{}}  {}\n", entry.name, width, entry.text).c_str(), stdout);
+  for (const Entry& entry : entries)
+    std::fputs(fmt::format("{:<{}}  {}\n", entry.name, width, entry.text).c_str(), stdout);
   return 0;
 }
 

@@ -17,8 +17,10 @@ bool is_index(const std::string& text) {
 std::vector<std::string> split(const std::string& path) {
   std::vector<std::string> parts{""};
   for (const char c : path) {
-    if (c == '.') parts.emplace_back();
-    else parts.back() += c;
+    if (c == '.')
+      parts.emplace_back();
+    else
+      parts.back() += c;
   }
   return parts;
 }
@@ -26,8 +28,10 @@ std::vector<std::string> split(const std::string& path) {
 std::vector<std::string> all_paths(const Node& document) {
   std::vector<std::string> paths;
   for (const Field& field : schema_fields()) {
-    if (field.section.empty()) paths.push_back(field.key);
-    else if (field.section != "tasks" && field.section != "samplers") paths.push_back(field.section + "." + field.key);
+    if (field.section.empty())
+      paths.push_back(field.key);
+    else if (field.section != "tasks" && field.section != "samplers")
+      paths.push_back(field.section + "." + field.key);
   }
   for (const char* list : {"tasks", "samplers"}) {
     const Member* member = document.find(list);
@@ -46,7 +50,8 @@ struct Override {
 Override parse(const std::string& text) {
   const Position where{"--set " + text};
   const size_t equals = text.find('=');
-  if (equals == std::string::npos || equals == 0) throw InputError(where, "no 'key=value'", "as in --set trainer.lr=1e-4");
+  if (equals == std::string::npos || equals == 0)
+    throw InputError(where, "no 'key=value'", "as in --set trainer.lr=1e-4");
   return {text.substr(0, equals), text.substr(equals + 1), where};
 }
 
@@ -68,16 +73,17 @@ Node& list_item(Node& document, const Override& set, const std::string& list, co
       const Member* name = items[i].find(label);
       labels.push_back(name ? name->value.text : "");
       const bool match = is_index(which) ? std::stoul(which) == i : labels.back() == which;
-      if (match && found) throw InputError(set.where, fmt::format("'{}' is more than one of {}", which, list),
-                                           "say which by its index, from 0");
+      if (match && found)
+        throw InputError(set.where, fmt::format("'{}' is more than one of {}", which, list),
+                         "say which by its index, from 0");
       if (match) found = &items[i];
     }
   }
   if (found) return *found;
-  throw InputError(set.where, fmt::format("there is no '{}' in {}", which, list),
-                   labels.empty() ? "there are none" : fmt::format("allowed: 0 to {}, {}", labels.size() - 1,
-                                                                   join(labels, ", ")),
-                   nearest_name(which, labels));
+  throw InputError(
+      set.where, fmt::format("there is no '{}' in {}", which, list),
+      labels.empty() ? "there are none" : fmt::format("allowed: 0 to {}, {}", labels.size() - 1, join(labels, ", ")),
+      nearest_name(which, labels));
 }
 
 Node& table_of(Node& parent, const std::string& key, const Position& where) {
@@ -99,8 +105,8 @@ ValueKind option_kind(const Node& task, const std::string& key) {
 }
 
 void put(Node& table, const std::string& key, ValueKind kind, const Override& set) {
-  Node value = kind == ValueKind::text ? Node::text_value(set.value, set.where)
-                                       : parse_toml_value(set.value, set.where);
+  Node value =
+      kind == ValueKind::text ? Node::text_value(set.value, set.where) : parse_toml_value(set.value, set.where);
   table.erase(key);
   table.members.push_back({key, set.where, std::move(value)});
 }
@@ -157,7 +163,7 @@ envs::Options task_options(const std::string& env, const std::vector<std::string
   envs::Options options;
   std::vector<std::string> names;
   for (const envs::Option& option : info->options) {
-    options[option.name] = option.default_value;
+    options[option.name] = option_default(option);
     names.push_back(option.name);
   }
   for (const std::string& setting : settings) {
@@ -165,17 +171,15 @@ envs::Options task_options(const std::string& env, const std::vector<std::string
     const size_t equals = setting.find('=');
     if (equals == std::string::npos || equals == 0) throw InputError(where, "no 'key=value'");
     const std::string key = setting.substr(0, equals), text = setting.substr(equals + 1);
-    const auto option = std::find_if(info->options.begin(), info->options.end(),
-                                     [&](const envs::Option& o) { return o.name == key; });
+    const auto option =
+        std::find_if(info->options.begin(), info->options.end(), [&](const envs::Option& o) { return o.name == key; });
     if (option == info->options.end()) {
       throw InputError(where, fmt::format("env '{}' has no option '{}'", env, key),
                        names.empty() ? "it has none" : "allowed: " + join(names, ", "), nearest_name(key, names));
     }
     const ValueRule rule = option_rule(*option);
-    const Node node = rule.kind == ValueKind::text ? Node::text_value(text, where)
-                                                   : parse_toml_value(text, where);
-    const Value value = rule.read(node, key);
-    options[key] = rule.kind == ValueKind::text ? text : value_to_toml(value);
+    const Node node = rule.kind == ValueKind::text ? Node::text_value(text, where) : parse_toml_value(text, where);
+    options[key] = option_text(rule.read(node, key));
   }
   return options;
 }

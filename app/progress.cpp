@@ -54,12 +54,11 @@ std::string Progress::time_left(int64_t update) const {
 }
 
 std::string Progress::plain_line(int64_t update, const algos::Metrics& metrics) const {
-  std::string line =
-      fmt::format("update {:>4}/{}  reward {}  kl {}  outside {}  staleness {}  tokens/s {}  left {}", update,
-                  experiment_.run.updates, field(metrics, "reward/mean", "{:.3f}"),
-                  field(metrics, "kl/sampler_trainer", "{:.5f}"), field(metrics, "ratio/outside", "{:.4f}"),
-                  field(metrics, "staleness/mean", "{:.2f}"), field(metrics, "time/tokens_per_second", "{:.0f}"),
-                  time_left(update));
+  std::string line = fmt::format("update {:>4}/{}  reward {}  kl {}  outside {}  staleness {}  tokens/s {}  left {}",
+                                 update, experiment_.run.updates, field(metrics, "reward/mean", "{:.3f}"),
+                                 field(metrics, "kl/sampler_trainer", "{:.5f}"),
+                                 field(metrics, "ratio/outside", "{:.4f}"), field(metrics, "staleness/mean", "{:.2f}"),
+                                 field(metrics, "time/tokens_per_second", "{:.0f}"), time_left(update));
   if (find(metrics, "eval/pass_at_1")) line += "  pass@1 " + field(metrics, "eval/pass_at_1", "{:.3f}");
   return line + "\n";
 }
@@ -74,9 +73,9 @@ std::string Progress::block(int64_t update, const algos::Metrics& metrics) {
   std::vector<std::string> lines;
   const int width = std::clamp(columns_ - 60, 8, 40);
   const auto filled = static_cast<int>(width * update / std::max<int64_t>(1, experiment_.run.updates));
-  lines.push_back(fmt::format("{} [{}{}] {}/{}  left {}", experiment_.name, std::string(static_cast<size_t>(filled), '#'),
-                              std::string(static_cast<size_t>(width - filled), '.'), update, experiment_.run.updates,
-                              time_left(update)));
+  lines.push_back(fmt::format(
+      "{} [{}{}] {}/{}  left {}", experiment_.name, std::string(static_cast<size_t>(filled), '#'),
+      std::string(static_cast<size_t>(width - filled), '.'), update, experiment_.run.updates, time_left(update)));
   lines.push_back(fmt::format("reward {}  kl {}  entropy {}  staleness {}  tokens/s {}  pass@1 {}",
                               field(metrics, "reward/mean", "{:.3f}"), field(metrics, "kl/sampler_trainer", "{:.5f}"),
                               field(metrics, "entropy", "{:.3f}"), field(metrics, "staleness/mean", "{:.2f}"),
@@ -84,12 +83,11 @@ std::string Progress::block(int64_t update, const algos::Metrics& metrics) {
                               pass_ < 0 ? "-" : fmt::format("{:.3f}", pass_)));
   for (const auto& group : experiment_.samplers) {
     const std::string prefix = "group/" + group.name + "/";
-    lines.push_back(fmt::format("  {:<12} {:<16} share {}  kl {}  outside {}  staleness {}  tokens/s {}", group.name,
-                                group.profile, field(metrics, prefix + "share", "{:.2f}"),
-                                field(metrics, prefix + "kl/sampler_trainer", "{:.5f}"),
-                                field(metrics, prefix + "ratio/outside", "{:.4f}"),
-                                field(metrics, prefix + "staleness/mean", "{:.2f}"),
-                                field(metrics, prefix + "time/tokens_per_second", "{:.0f}")));
+    lines.push_back(fmt::format(
+        "  {:<12} {:<16} share {}  kl {}  outside {}  staleness {}  tokens/s {}", group.name, group.profile,
+        field(metrics, prefix + "share", "{:.2f}"), field(metrics, prefix + "kl/sampler_trainer", "{:.5f}"),
+        field(metrics, prefix + "ratio/outside", "{:.4f}"), field(metrics, prefix + "staleness/mean", "{:.2f}"),
+        field(metrics, prefix + "time/tokens_per_second", "{:.0f}")));
   }
   std::string out = erase();
   for (std::string& line : lines) {

@@ -77,7 +77,8 @@ void write_report(const std::filesystem::path& folder, const actors::RunSummary&
       "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
       "<title>motley: {}</title><style>{}</style><h1>{}</h1><p>{} updates in {:.0f} s{}.</p>",
       title, kStyle, title, summary.updates, summary.seconds, summary.interrupted ? ", stopped before the end" : "");
-  page += "<h2>Sampler groups</h2><pre>" + escape_html(closing_table(summary)) + "</pre><h2>Curves</h2><div class=charts>";
+  page +=
+      "<h2>Sampler groups</h2><pre>" + escape_html(closing_table(summary)) + "</pre><h2>Curves</h2><div class=charts>";
   page += chart(curves, "held-out evaluation", starting_with(curves, "eval/"));
   page += chart(curves, "reward/mean", {"reward/mean"});
   page += group_chart(curves, "kl/sampler_trainer by group", "kl/sampler_trainer", summary.groups);

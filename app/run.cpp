@@ -1,4 +1,6 @@
 // motley run: the folder, the observers, the signals; the fleet itself is actors/run.h.
+#include "actors/run.h"
+
 #include <pthread.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -8,7 +10,6 @@
 #include <thread>
 
 #include "actors/checkpoint.h"
-#include "actors/run.h"
 #include "app/closing_table.h"
 #include "app/commands.h"
 #include "app/metrics_writer.h"
@@ -124,7 +125,8 @@ void open_folder(Prepared& prepared) {
 void remove_unused(const actors::RunRequest& request) {
   std::error_code error;
   const std::filesystem::path metrics = request.folder / "metrics.jsonl";
-  if (request.resume || (std::filesystem::exists(metrics, error) && std::filesystem::file_size(metrics, error) > 0)) return;
+  if (request.resume || (std::filesystem::exists(metrics, error) && std::filesystem::file_size(metrics, error) > 0))
+    return;
   std::filesystem::remove_all(request.folder, error);
   std::filesystem::remove(request.folder.parent_path(), error);  // fails if anything else is there
 }
@@ -167,7 +169,8 @@ int run_command(const RunArguments& arguments) {
     say("stopped after update " + std::to_string(summary.updates) + "; to go on: motley run --resume " + folder + "\n");
   }
   std::fputs((arguments.json ? closing_json(summary, request.folder) : closing_table(summary)).c_str(), stdout);
-  if (!arguments.json) say("results: " + folder + " (report.html, metrics.jsonl, " + summary.checkpoint.string() + ")\n");
+  if (!arguments.json)
+    say("results: " + folder + " (report.html, metrics.jsonl, " + summary.checkpoint.string() + ")\n");
   return 0;
 }
 

@@ -14,22 +14,25 @@ namespace fs = std::filesystem;
 
 /// These say how long, how fast and where, but not what is computed from the checkpoint on.
 bool may_differ(const std::string& path) {
-  static const std::vector<std::string> free{"name", "run.updates", "run.dir", "run.keep_trajectories",
-                                             "run.checkpoint_every", "run.threads", "trainer.threads"};
+  static const std::vector<std::string> free{
+      "name",        "run.updates",    "run.dir", "run.keep_trajectories", "run.checkpoint_every",
+      "run.threads", "trainer.threads"};
   return std::find(free.begin(), free.end(), path) != free.end() || path.ends_with(".price_per_hour");
 }
 
-void require_agreement(const Experiment& recorded, const Experiment& given, const fs::path& own, const std::string& where) {
+void require_agreement(const Experiment& recorded, const Experiment& given, const fs::path& own,
+                       const std::string& where) {
   const auto old_values = experiment_values(recorded), new_values = experiment_values(given);
   const auto refuse = [&](const std::string& path) {
     const auto text = [&](const std::map<std::string, std::string>& values) {
       const auto found = values.find(path);
       return found == values.end() ? std::string("absent") : found->second;
     };
-    throw InputError({where}, fmt::format("{} is {}, but the run to resume has {}", path, text(new_values),
-                                          text(old_values)),
+    throw InputError({where},
+                     fmt::format("{} is {}, but the run to resume has {}", path, text(new_values), text(old_values)),
                      "a resumed run may change run.updates, run.threads, trainer.threads, run.checkpoint_every, "
-                     "run.keep_trajectories, run.dir, name and prices; see " + own.string());
+                     "run.keep_trajectories, run.dir, name and prices; see " +
+                         own.string());
   };
   for (const auto& [path, value] : old_values) {
     const auto other = new_values.find(path);
@@ -37,6 +40,20 @@ void require_agreement(const Experiment& recorded, const Experiment& given, cons
   }
   for (const auto& [path, value] : new_values) {
     if (!may_differ(path) && !old_values.contains(path)) refuse(path);
+  }
+}
+
+void require_work(const RunArguments& arguments, const Resumption& found) {
+  if (found.update >= found.experiment.run.updates) {
+    throw InputError(
+        {"--resume " + arguments.resume},
+        fmt::format("nothing is left to do: {} of {} updates are finished", found.update, found.experiment.run.updates),
+        fmt::format("--set run.updates={} would double them", 2 * found.update));
+  }
+  if (arguments.stop_after && *arguments.stop_after <= found.update) {
+    throw InputError({fmt::format("--stop-after {}", *arguments.stop_after)},
+                     fmt::format("the checkpoint was written after update {}", found.update),
+                     "a later update is wanted");
   }
 }
 
@@ -76,6 +93,7 @@ Resumption find_resumption(const RunArguments& arguments) {
     throw actors::CheckpointError(found.checkpoint.string() + ": holds weights only; a run cannot go on from it");
   }
   found.update = static_cast<int64_t>(checkpoint.state->version);
+  require_work(arguments, found);
   return found;
 }
 

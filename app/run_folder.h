@@ -16,7 +16,7 @@ std::filesystem::path make_run_folder(const Experiment& experiment);
 /// What --resume continues.
 struct Resumption {
   std::filesystem::path folder, checkpoint;
-  int64_t update = 0;       // that the checkpoint was written after
+  int64_t update = 0;  // that the checkpoint was written after
   Experiment experiment;
 };
 /// The experiment is the run's own, with --set; or a TOML that agrees with it in all but a few keys (InputError names

@@ -69,7 +69,8 @@ std::vector<T> read_list(const ValueRule& rule, const Node& node, const std::str
   std::vector<T> values;
   for (size_t i = 0; i < node.items.size(); ++i) {
     values.push_back(read(rule, node.items[i], fmt::format("{}[{}]", path, i)));
-    if (rule.kind != ValueKind::span && std::find(values.begin(), values.end() - 1, values.back()) != values.end() - 1) {
+    if (rule.kind != ValueKind::span &&
+        std::find(values.begin(), values.end() - 1, values.back()) != values.end() - 1) {
       throw InputError(node.items[i].at, fmt::format("{} holds {} twice", path, node.items[i].describe()));
     }
   }
@@ -80,23 +81,34 @@ std::vector<T> read_list(const ValueRule& rule, const Node& node, const std::str
 
 std::string kind_name(ValueKind kind) {
   switch (kind) {
-    case ValueKind::boolean: return "boolean";
-    case ValueKind::integer: return "integer";
-    case ValueKind::number: return "number";
-    case ValueKind::text: return "text";
-    case ValueKind::integers: return "list of integers";
-    case ValueKind::texts: return "list of texts";
-    case ValueKind::span: return "[low, high]";
+    case ValueKind::boolean:
+      return "boolean";
+    case ValueKind::integer:
+      return "integer";
+    case ValueKind::number:
+      return "number";
+    case ValueKind::text:
+      return "text";
+    case ValueKind::integers:
+      return "list of integers";
+    case ValueKind::texts:
+      return "list of texts";
+    case ValueKind::span:
+      return "[low, high]";
   }
   return "";
 }
 
 std::string ValueRule::allowed() const {
   switch (kind) {
-    case ValueKind::boolean: return "true or false, without quotes";
-    case ValueKind::text: return text_rule(*this);
-    case ValueKind::texts: return "a list of at least one text, each " + text_rule(*this);
-    default: break;
+    case ValueKind::boolean:
+      return "true or false, without quotes";
+    case ValueKind::text:
+      return text_rule(*this);
+    case ValueKind::texts:
+      return "a list of at least one text, each " + text_rule(*this);
+    default:
+      break;
   }
   const bool whole = kind != ValueKind::number;
   const std::string range = range_text(*this, whole);
@@ -118,12 +130,18 @@ Value ValueRule::read(const Node& node, const std::string& path) const {
     case ValueKind::boolean:
       if (node.kind != Node::Kind::boolean) refuse(*this, node, path);
       return node.boolean;
-    case ValueKind::integer: return integer(*this, node, path);
-    case ValueKind::number: return read_number(*this, node, path, false);
-    case ValueKind::text: return read_text(*this, node, path);
-    case ValueKind::integers: return read_list<int64_t>(*this, node, path, integer);
-    case ValueKind::texts: return read_list<std::string>(*this, node, path, read_text);
-    case ValueKind::span: break;
+    case ValueKind::integer:
+      return integer(*this, node, path);
+    case ValueKind::number:
+      return read_number(*this, node, path, false);
+    case ValueKind::text:
+      return read_text(*this, node, path);
+    case ValueKind::integers:
+      return read_list<int64_t>(*this, node, path, integer);
+    case ValueKind::texts:
+      return read_list<std::string>(*this, node, path, read_text);
+    case ValueKind::span:
+      break;
   }
   std::vector<int64_t> pair = read_list<int64_t>(*this, node, path, integer);
   if (pair.size() != 2 || pair[0] > pair[1]) refuse(*this, node, path);
@@ -196,10 +214,18 @@ ValueRule option_rule(const envs::Option& option) {
   ValueRule rule;
   using OptionKind = envs::Option::Kind;
   switch (option.kind) {
-    case OptionKind::boolean: rule.kind = ValueKind::boolean; break;
-    case OptionKind::integer: rule.kind = ValueKind::integer; break;
-    case OptionKind::number: rule.kind = ValueKind::number; break;
-    case OptionKind::text: rule.kind = ValueKind::text; break;
+    case OptionKind::boolean:
+      rule.kind = ValueKind::boolean;
+      break;
+    case OptionKind::integer:
+      rule.kind = ValueKind::integer;
+      break;
+    case OptionKind::number:
+      rule.kind = ValueKind::number;
+      break;
+    case OptionKind::text:
+      rule.kind = ValueKind::text;
+      break;
   }
   if (option.minimum < option.maximum) {
     rule.minimum = option.minimum;
@@ -207,6 +233,17 @@ ValueRule option_rule(const envs::Option& option) {
   }
   if (!option.allowed.empty()) rule.names = [names = option.allowed] { return names; };
   return rule;
+}
+
+std::string option_text(const Value& value) {
+  const std::string* text = std::get_if<std::string>(&value);
+  return text ? *text : value_to_toml(value);
+}
+
+std::string option_default(const envs::Option& option) {
+  if (option.kind == envs::Option::Kind::text || option.default_value.empty()) return option.default_value;
+  const Node node = parse_toml_value(option.default_value, {"default of " + option.name});
+  return option_text(option_rule(option).read(node, option.name));
 }
 
 ValueRule parameter_rule() {

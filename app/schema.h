@@ -29,7 +29,7 @@ struct ValueRule {
   std::function<std::vector<std::string>()> names;    // a text must be one of them; absent: any but the empty text
   std::function<bool(const std::string&)> accepts;    // a further test of a text, described by `form`
   std::string form;
-  std::string reason;                                 // why the range is what it is, for messages
+  std::string reason;  // why the range is what it is, for messages
 
   /// `an integer of at least 1`; for the error messages and the page.
   std::string allowed() const;
@@ -50,8 +50,8 @@ struct Field {
 
   Field between(double low, double high) &&;
   Field at_least(double low) && { return std::move(*this).between(low, std::numeric_limits<double>::infinity()); }
-  Field above(double low, double high) &&;   // low < value <= high
-  Field below(double low, double high) &&;   // low <= value < high
+  Field above(double low, double high) &&;  // low < value <= high
+  Field below(double low, double high) &&;  // low <= value < high
   Field one_of(std::function<std::vector<std::string>()> names) &&;
   Field shaped(std::string form, std::function<bool(const std::string&)> accepts) &&;
   Field since(std::string reason) &&;
@@ -70,6 +70,10 @@ std::vector<std::string> section_keys(const std::string& section);
 
 /// Rules of what the registries define: a task's own keys, and a correction's parameters ([algo.parameters]).
 ValueRule option_rule(const envs::Option& option);
+/// Options are kept as text: a text as it stands, all else as TOML writes it.
+std::string option_text(const Value& value);
+/// Its default in the same form; empty: none.
+std::string option_default(const envs::Option& option);
 ValueRule parameter_rule();
 std::vector<std::string> correction_names();
 std::vector<std::string> env_names();

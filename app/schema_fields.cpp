@@ -2,71 +2,13 @@
 #include <cctype>
 
 #include "algos/advantage.h"
-#include "app/schema.h"
+#include "app/schema_field.h"
 
 namespace motley::app {
 namespace {
 
 using E = Experiment;
 constexpr double kMany = 1e9;
-
-template <class T>
-struct KindOf;
-template <> struct KindOf<bool> { static constexpr ValueKind value = ValueKind::boolean; };
-template <> struct KindOf<int64_t> { static constexpr ValueKind value = ValueKind::integer; };
-template <> struct KindOf<uint64_t> { static constexpr ValueKind value = ValueKind::integer; };
-template <> struct KindOf<double> { static constexpr ValueKind value = ValueKind::number; };
-template <> struct KindOf<std::string> { static constexpr ValueKind value = ValueKind::text; };
-template <> struct KindOf<std::vector<int64_t>> { static constexpr ValueKind value = ValueKind::integers; };
-template <> struct KindOf<std::vector<std::string>> { static constexpr ValueKind value = ValueKind::texts; };
-template <> struct KindOf<std::pair<int64_t, int64_t>> { static constexpr ValueKind value = ValueKind::span; };
-template <class T> struct KindOf<std::optional<T>> : KindOf<T> {};
-
-using Span = std::pair<int64_t, int64_t>;
-template <class T> inline constexpr bool kOptional = false;
-template <class T> inline constexpr bool kOptional<std::optional<T>> = true;
-
-template <class T>
-void assign(T& to, Value value) {
-  if constexpr (kOptional<T>) {
-    assign(to.emplace(), std::move(value));
-  } else if constexpr (std::is_same_v<T, Span>) {
-    const auto list = std::get<std::vector<int64_t>>(std::move(value));
-    to = {list.at(0), list.at(1)};
-  } else if constexpr (std::is_same_v<T, uint64_t>) {
-    to = static_cast<uint64_t>(std::get<int64_t>(value));
-  } else {
-    to = std::get<T>(std::move(value));
-  }
-}
-
-template <class T>
-std::optional<Value> fetch(const T& from) {
-  if constexpr (kOptional<T>) {
-    return from ? fetch(*from) : std::nullopt;
-  } else if constexpr (std::is_same_v<T, Span>) {
-    return Value(std::vector<int64_t>{from.first, from.second});
-  } else if constexpr (std::is_same_v<T, uint64_t>) {
-    return Value(static_cast<int64_t>(from));
-  } else if constexpr (std::is_same_v<T, std::string>) {
-    return from.empty() ? std::nullopt : std::optional<Value>(from);
-  } else {
-    return Value(from);
-  }
-}
-
-template <class Ref>
-Field field(std::string section, std::string key, Ref ref, std::string help) {
-  using T = std::remove_reference_t<std::invoke_result_t<Ref, Experiment&, size_t>>;
-  Field made;
-  made.section = std::move(section);
-  made.key = std::move(key);
-  made.help = std::move(help);
-  made.rule.kind = KindOf<T>::value;
-  made.set = [ref](Experiment& e, size_t index, Value value) { assign(ref(e, index), std::move(value)); };
-  made.get = [ref](Experiment& e, size_t index) { return fetch(ref(e, index)); };
-  return made;
-}
 
 auto fixed(std::vector<std::string> names) {
   return [names = std::move(names)] { return names; };
@@ -94,199 +36,283 @@ void add(std::vector<Field>& to, std::vector<Field> more) {
 
 std::vector<Field> run_fields() {
   return {
-      field("", "name", [](E& e, size_t) -> auto& { return e.name; }, "of the run folder")
+      field(
+          "", "name", [](E & e, size_t) -> auto& { return e.name; }, "of the run folder")
           .shaped(kNameForm, is_name),
-      field("", "seed", [](E& e, size_t) -> auto& { return e.seed; }, "key of every random number")
+      field(
+          "", "seed", [](E & e, size_t) -> auto& { return e.seed; }, "key of every random number")
           .between(0, 9e15),
-      field("run", "updates", [](E& e, size_t) -> auto& { return e.run.updates; }, "batches taken from the fleet")
+      field(
+          "run", "updates", [](E & e, size_t) -> auto& { return e.run.updates; }, "batches taken from the fleet")
           .between(1, kMany),
-      field("run", "async", [](E& e, size_t) -> auto& { return e.run.async; },
-            "false: lock-step and bit-reproducible"),
-      field("run", "concurrency", [](E& e, size_t) -> auto& { return e.run.concurrency; },
-            "episodes that exist and have not been taken by the learner")
+      field(
+          "run", "async", [](E & e, size_t) -> auto& { return e.run.async; }, "false: lock-step and bit-reproducible"),
+      field(
+          "run", "concurrency", [](E & e, size_t) -> auto& { return e.run.concurrency; },
+          "episodes that exist and have not been taken by the learner")
           .between(1, 1e6),
-      field("run", "keep_trajectories", [](E& e, size_t) -> auto& { return e.run.keep_trajectories; },
-            "which updates' trajectories stay on disk")
+      field(
+          "run", "keep_trajectories", [](E & e, size_t) -> auto& { return e.run.keep_trajectories; },
+          "which updates' trajectories stay on disk")
           .shaped("\"all\", \"none\" or \"last N\" with N at least 1", is_keep_rule),
-      field("run", "max_staleness", [](E& e, size_t) -> auto& { return e.run.max_staleness; },
-            "groups with an older sample are dropped; in weight versions")
-          .between(0, kMany).defaults_to("no limit"),
-      field("run", "dir", [](E& e, size_t) -> auto& { return e.run.dir; }, "the run writes DIR/NAME-SEED/"),
-      field("run", "checkpoint_every", [](E& e, size_t) -> auto& { return e.run.checkpoint_every; },
-            "updates between two checkpoints; there is one at the end too")
+      field(
+          "run", "max_staleness", [](E & e, size_t) -> auto& { return e.run.max_staleness; },
+          "groups with an older sample are dropped; in weight versions")
+          .between(0, kMany)
+          .defaults_to("no limit"),
+      field(
+          "run", "dir", [](E & e, size_t) -> auto& { return e.run.dir; }, "the run writes DIR/NAME-SEED/"),
+      field(
+          "run", "checkpoint_every", [](E & e, size_t) -> auto& { return e.run.checkpoint_every; },
+          "updates between two checkpoints; there is one at the end too")
           .between(1, kMany),
-      field("run", "threads", [](E& e, size_t) -> auto& { return e.run.threads; },
-            "compute threads of the process; 0: one per core")
+      field(
+          "run", "threads", [](E & e, size_t) -> auto& { return e.run.threads; },
+          "compute threads of the process; 0: one per core")
           .between(0, 1024),
   };
 }
 
 std::vector<Field> model_fields() {
   return {
-      field("model", "path", [](E& e, size_t) -> auto& { return e.model.path; },
-            "a checkpoint folder; the sizes below are then its own and not written")
+      field(
+          "model", "path", [](E & e, size_t) -> auto& { return e.model.path; },
+          "a checkpoint folder; the sizes below are then its own and not written")
           .defaults_to("none: a fresh model"),
-      field("model", "layers", [](E& e, size_t) -> auto& { return e.model.config.layers; }, "decoder layers")
+      field(
+          "model", "layers", [](E & e, size_t) -> auto& { return e.model.config.layers; }, "decoder layers")
           .between(1, 1000),
-      field("model", "width", [](E& e, size_t) -> auto& { return e.model.config.width; }, "of the hidden state")
+      field(
+          "model", "width", [](E & e, size_t) -> auto& { return e.model.config.width; }, "of the hidden state")
           .between(2, 65536),
-      field("model", "heads", [](E& e, size_t) -> auto& { return e.model.config.heads; }, "query heads")
+      field(
+          "model", "heads", [](E & e, size_t) -> auto& { return e.model.config.heads; }, "query heads")
           .between(1, 1024),
-      field("model", "kv_heads", [](E& e, size_t) -> auto& { return e.model.config.kv_heads; },
-            "key and value heads; heads is a multiple of it")
+      field(
+          "model", "kv_heads", [](E & e, size_t) -> auto& { return e.model.config.kv_heads; },
+          "key and value heads; heads is a multiple of it")
           .between(1, 1024),
-      field("model", "head_dim", [](E& e, size_t) -> auto& { return e.model.config.head_dim; },
-            "width of a head; even, since rotary embedding turns pairs")
-          .between(2, 1024).defaults_to("width / heads"),
-      field("model", "ffn", [](E& e, size_t) -> auto& { return e.model.config.ffn; }, "width inside SwiGLU")
-          .between(1, 1e6).defaults_to("8/3 width, rounded up to a multiple of 32"),
-      field("model", "rope_theta", [](E& e, size_t) -> auto& { return e.model.config.rope_theta; },
-            "base of the rotary embedding")
+      field(
+          "model", "head_dim", [](E & e, size_t) -> auto& { return e.model.config.head_dim; },
+          "width of a head; even, since rotary embedding turns pairs")
+          .between(2, 1024)
+          .defaults_to("width / heads"),
+      field(
+          "model", "ffn", [](E & e, size_t) -> auto& { return e.model.config.ffn; }, "width inside SwiGLU")
+          .between(1, 1e6)
+          .defaults_to("8/3 width, rounded up to a multiple of 32"),
+      field(
+          "model", "rope_theta", [](E & e, size_t) -> auto& { return e.model.config.rope_theta; },
+          "base of the rotary embedding")
           .between(1, 1e12),
-      field("model", "norm_eps", [](E& e, size_t) -> auto& { return e.model.config.norm_eps; }, "of RMSNorm")
+      field(
+          "model", "norm_eps", [](E & e, size_t) -> auto& { return e.model.config.norm_eps; }, "of RMSNorm")
           .above(0, 1),
-      field("model", "qk_norm", [](E& e, size_t) -> auto& { return e.model.config.qk_norm; },
-            "RMSNorm of queries and keys, per head"),
-      field("model", "tied_head", [](E& e, size_t) -> auto& { return e.model.config.tied_head; },
-            "head and embedding share their weight"),
-      field("model", "max_positions", [](E& e, size_t) -> auto& { return e.model.config.max_positions; },
-            "longest sequence, prompt and reply together")
+      field(
+          "model", "qk_norm", [](E & e, size_t) -> auto& { return e.model.config.qk_norm; },
+          "RMSNorm of queries and keys, per head"),
+      field(
+          "model", "tied_head", [](E & e, size_t) -> auto& { return e.model.config.tied_head; },
+          "head and embedding share their weight"),
+      field(
+          "model", "max_positions", [](E & e, size_t) -> auto& { return e.model.config.max_positions; },
+          "longest sequence, prompt and reply together")
           .between(2, 1e6),
   };
 }
 
 std::vector<Field> task_fields() {
   return {
-      field("tasks", "env", [](E& e, size_t i) -> auto& { return e.tasks.at(i).env; }, "the task's name")
-          .one_of(env_names).defaults_to("none: must be given"),
-      field("tasks", "weight", [](E& e, size_t i) -> auto& { return e.tasks.at(i).weight; },
-            "share of the prompts, relative to the other tasks'")
+      field(
+          "tasks", "env", [](E & e, size_t i) -> auto& { return e.tasks.at(i).env; }, "the task's name")
+          .one_of(env_names)
+          .defaults_to("none: must be given"),
+      field(
+          "tasks", "weight", [](E & e, size_t i) -> auto& { return e.tasks.at(i).weight; },
+          "share of the prompts, relative to the other tasks'")
           .above(0, kMany),
-      field("warmstart", "steps", [](E& e, size_t) -> auto& { return e.warmstart.steps; },
-            "supervised steps before the first update; 0: none")
+      field(
+          "warmstart", "steps", [](E & e, size_t) -> auto& { return e.warmstart.steps; },
+          "supervised steps before the first update; 0: none")
           .between(0, kMany),
-      field("warmstart", "batch", [](E& e, size_t) -> auto& { return e.warmstart.batch; }, "demonstrations per step")
+      field(
+          "warmstart", "batch", [](E & e, size_t) -> auto& { return e.warmstart.batch; }, "demonstrations per step")
           .between(1, 1e6),
-      field("warmstart", "lr", [](E& e, size_t) -> auto& { return e.warmstart.lr; }, "learning rate").above(0, 10),
-      field("warmstart", "data", [](E& e, size_t) -> auto& { return e.warmstart.data; },
-            "JSONL of {\"prompt\", \"answer\"}")
+      field(
+          "warmstart", "lr", [](E & e, size_t) -> auto& { return e.warmstart.lr; }, "learning rate")
+          .above(0, 10),
+      field(
+          "warmstart", "data", [](E & e, size_t) -> auto& { return e.warmstart.data; },
+          "JSONL of {\"prompt\", \"answer\"}")
           .defaults_to("none: the tasks' demonstrations"),
-      field("warmstart", "cache", [](E& e, size_t) -> auto& { return e.warmstart.cache; },
-            "keep the result under run.dir, by content hash"),
+      field(
+          "warmstart", "cache", [](E & e, size_t) -> auto& { return e.warmstart.cache; },
+          "keep the result under run.dir, by content hash"),
   };
 }
 
 std::vector<Field> algo_fields() {
   return {
-      field("sampling", "temperature", [](E& e, size_t) -> auto& { return e.sampling.temperature; },
-            "of sampler and trainer alike")
-          .above(0, 100).since("greedy decoding has no gradient: it is for evaluation, eval.temperature = 0"),
-      field("sampling", "top_p", [](E& e, size_t) -> auto& { return e.sampling.top_p; },
-            "below 1: candidate sets are recorded and replayed")
+      field(
+          "sampling", "temperature", [](E & e, size_t) -> auto& { return e.sampling.temperature; },
+          "of sampler and trainer alike")
+          .above(0, 100)
+          .since("greedy decoding has no gradient: it is for evaluation, eval.temperature = 0"),
+      field(
+          "sampling", "top_p", [](E & e, size_t) -> auto& { return e.sampling.top_p; },
+          "below 1: candidate sets are recorded and replayed")
           .above(0, 1),
-      field("sampling", "top_k", [](E& e, size_t) -> auto& { return e.sampling.top_k; },
-            "0: off; else candidate sets are recorded and replayed")
+      field(
+          "sampling", "top_k", [](E & e, size_t) -> auto& { return e.sampling.top_k; },
+          "0: off; else candidate sets are recorded and replayed")
           .between(0, 1e6),
-      field("sampling", "max_tokens", [](E& e, size_t) -> auto& { return e.sampling.max_tokens; }, "of a reply")
+      field(
+          "sampling", "max_tokens", [](E & e, size_t) -> auto& { return e.sampling.max_tokens; }, "of a reply")
           .between(1, 1e6),
-      field("sampling", "record", [](E& e, size_t) -> auto& { return e.sampling.record; },
-            "what a sampler records besides the drawn token; auto: what the correction needs")
+      field(
+          "sampling", "record", [](E & e, size_t) -> auto& { return e.sampling.record; },
+          "what a sampler records besides the drawn token; auto: what the correction needs")
           .one_of(fixed({"auto", "sampled", "top_k", "full"})),
-      field("sampling", "record_top_k", [](E& e, size_t) -> auto& { return e.sampling.record_top_k; },
-            "ids per token of a top_k record")
+      field(
+          "sampling", "record_top_k", [](E & e, size_t) -> auto& { return e.sampling.record_top_k; },
+          "ids per token of a top_k record")
           .between(1, 1e6),
-      field("algo", "advantage", [](E& e, size_t) -> auto& { return e.algo.advantage; }, "from a group's rewards")
+      field(
+          "algo", "advantage", [](E & e, size_t) -> auto& { return e.algo.advantage; }, "from a group's rewards")
           .one_of([] { return algos::advantage_names(); }),
-      field("algo", "reduction", [](E& e, size_t) -> auto& { return e.algo.reduction; },
-            "how token losses are added up")
+      field(
+          "algo", "reduction", [](E & e, size_t) -> auto& { return e.algo.reduction; }, "how token losses are added up")
           .one_of([] { return algos::reduction_names(); }),
-      field("algo", "correction", [](E& e, size_t) -> auto& { return e.algo.correction; }, "the off-policy correction")
-          .one_of(correction_names).defaults_to("\"grpo\" when run.async = false; else it must be named"),
-      field("algo", "prompts", [](E& e, size_t) -> auto& { return e.algo.prompts; }, "groups per update")
+      field(
+          "algo", "correction", [](E & e, size_t) -> auto& { return e.algo.correction; }, "the off-policy correction")
+          .one_of(correction_names)
+          .defaults_to("\"grpo\" when run.async = false; else it must be named"),
+      field(
+          "algo", "prompts", [](E & e, size_t) -> auto& { return e.algo.prompts; }, "groups per update")
           .between(1, 1e6),
-      field("algo", "group_size", [](E& e, size_t) -> auto& { return e.algo.group_size; }, "samples per prompt")
-          .between(2, 65536).since("every advantage compares a sample with the others of its group"),
-      field("algo", "minibatches", [](E& e, size_t) -> auto& { return e.algo.minibatches; },
-            "optimizer steps per pass over a batch")
+      field(
+          "algo", "group_size", [](E & e, size_t) -> auto& { return e.algo.group_size; }, "samples per prompt")
+          .between(2, 65536)
+          .since("every advantage compares a sample with the others of its group"),
+      field(
+          "algo", "minibatches", [](E & e, size_t) -> auto& { return e.algo.minibatches; },
+          "optimizer steps per pass over a batch")
           .between(1, 1e6),
-      field("algo", "epochs", [](E& e, size_t) -> auto& { return e.algo.epochs; }, "passes over a batch")
+      field(
+          "algo", "epochs", [](E & e, size_t) -> auto& { return e.algo.epochs; }, "passes over a batch")
           .between(1, 1000),
   };
 }
 
 std::vector<Field> trainer_fields() {
   return {
-      field("trainer", "profile", [](E& e, size_t) -> auto& { return e.trainer.profile; },
-            "numeric profile; master weights are fp32 in each")
+      field(
+          "trainer", "profile", [](E & e, size_t) -> auto& { return e.trainer.profile; },
+          "numeric profile; master weights are fp32 in each")
           .one_of(fixed({"fp32", "bf16", "fp16"})),
-      field("trainer", "lr", [](E& e, size_t) -> auto& { return e.trainer.lr; }, "learning rate").above(0, 10),
-      field("trainer", "beta1", [](E& e, size_t) -> auto& { return e.trainer.beta1; }, "of AdamW").below(0, 1),
-      field("trainer", "beta2", [](E& e, size_t) -> auto& { return e.trainer.beta2; }, "of AdamW").below(0, 1),
-      field("trainer", "eps", [](E& e, size_t) -> auto& { return e.trainer.eps; }, "of AdamW").above(0, 1),
-      field("trainer", "weight_decay", [](E& e, size_t) -> auto& { return e.trainer.weight_decay; },
-            "decoupled; matrices only")
+      field(
+          "trainer", "lr", [](E & e, size_t) -> auto& { return e.trainer.lr; }, "learning rate")
+          .above(0, 10),
+      field(
+          "trainer", "beta1", [](E & e, size_t) -> auto& { return e.trainer.beta1; }, "of AdamW")
+          .below(0, 1),
+      field(
+          "trainer", "beta2", [](E & e, size_t) -> auto& { return e.trainer.beta2; }, "of AdamW")
+          .below(0, 1),
+      field(
+          "trainer", "eps", [](E & e, size_t) -> auto& { return e.trainer.eps; }, "of AdamW")
+          .above(0, 1),
+      field(
+          "trainer", "weight_decay", [](E & e, size_t) -> auto& { return e.trainer.weight_decay; },
+          "decoupled; matrices only")
           .between(0, 10),
-      field("trainer", "clip_norm", [](E& e, size_t) -> auto& { return e.trainer.clip_norm; },
-            "of the whole gradient; 0: no clipping")
+      field(
+          "trainer", "clip_norm", [](E & e, size_t) -> auto& { return e.trainer.clip_norm; },
+          "of the whole gradient; 0: no clipping")
           .between(0, kMany),
-      field("trainer", "schedule", [](E& e, size_t) -> auto& { return e.trainer.schedule; },
-            "of the learning rate; linear and cosine end at 0")
+      field(
+          "trainer", "schedule", [](E & e, size_t) -> auto& { return e.trainer.schedule; },
+          "of the learning rate; linear and cosine end at 0")
           .one_of(fixed({"constant", "linear", "cosine"})),
-      field("trainer", "warmup_updates", [](E& e, size_t) -> auto& { return e.trainer.warmup_updates; },
-            "in which the learning rate rises linearly")
+      field(
+          "trainer", "warmup_updates", [](E & e, size_t) -> auto& { return e.trainer.warmup_updates; },
+          "in which the learning rate rises linearly")
           .between(0, kMany),
-      field("trainer", "loss_scale", [](E& e, size_t) -> auto& { return e.trainer.loss_scale; },
-            "fp16 only: the first scale")
+      field(
+          "trainer", "loss_scale", [](E & e, size_t) -> auto& { return e.trainer.loss_scale; },
+          "fp16 only: the first scale")
           .between(1, 1e12),
-      field("trainer", "loss_scale_growth", [](E& e, size_t) -> auto& { return e.trainer.loss_scale_growth; },
-            "fp16 only: clean steps until the scale doubles")
+      field(
+          "trainer", "loss_scale_growth", [](E & e, size_t) -> auto& { return e.trainer.loss_scale_growth; },
+          "fp16 only: clean steps until the scale doubles")
           .between(1, kMany),
-      field("trainer", "threads", [](E& e, size_t) -> auto& { return e.trainer.threads; }, "compute threads")
+      field(
+          "trainer", "threads", [](E & e, size_t) -> auto& { return e.trainer.threads; }, "compute threads")
           .between(1, 1024),
   };
 }
 
 std::vector<Field> sampler_fields() {
   return {
-      field("samplers", "name", [](E& e, size_t i) -> auto& { return e.samplers.at(i).name; }, "of the group")
-          .shaped(kNameForm, is_name).defaults_to("none: must be given"),
-      field("samplers", "profile", [](E& e, size_t i) -> auto& { return e.samplers.at(i).profile; },
-            "numeric profile; trainer: the trainer's own")
+      field(
+          "samplers", "name", [](E & e, size_t i) -> auto& { return e.samplers.at(i).name; }, "of the group")
+          .shaped(kNameForm, is_name)
+          .defaults_to("none: must be given"),
+      field(
+          "samplers", "profile", [](E & e, size_t i) -> auto& { return e.samplers.at(i).profile; },
+          "numeric profile; trainer: the trainer's own")
           .one_of(group_profile_names),
-      field("samplers", "replicas", [](E& e, size_t i) -> auto& { return e.samplers.at(i).replicas; }, "engines")
+      field(
+          "samplers", "replicas", [](E & e, size_t i) -> auto& { return e.samplers.at(i).replicas; }, "engines")
           .between(1, 256),
-      field("samplers", "price_per_hour", [](E& e, size_t i) -> auto& { return e.samplers.at(i).price_per_hour; },
-            "of one replica, for cost/...")
+      field(
+          "samplers", "price_per_hour", [](E & e, size_t i) -> auto& { return e.samplers.at(i).price_per_hour; },
+          "of one replica, for cost/...")
           .between(0, kMany),
-      field("samplers", "capacity", [](E& e, size_t i) -> auto& { return e.samplers.at(i).capacity; },
-            "fixed share of the sessions")
-          .above(0, kMany).defaults_to("measured; in lock-step: by replicas"),
-      field("samplers", "max_sequences", [](E& e, size_t i) -> auto& { return e.samplers.at(i).max_sequences; },
-            "slots of each replica's engine")
-          .between(1, 65536).defaults_to("256, or what run.concurrency still needs if that is more"),
-      field("samplers", "staleness", [](E& e, size_t i) -> auto& { return e.samplers.at(i).staleness; },
-            "imposed: drawn per group and update; lock-step only; in weight versions")
-          .between(0, 1000).defaults_to("none"),
+      field(
+          "samplers", "capacity", [](E & e, size_t i) -> auto& { return e.samplers.at(i).capacity; },
+          "fixed share of the sessions")
+          .above(0, kMany)
+          .defaults_to("measured; in lock-step: by replicas"),
+      field(
+          "samplers", "max_sequences", [](E & e, size_t i) -> auto& { return e.samplers.at(i).max_sequences; },
+          "slots of each replica's engine")
+          .between(1, 65536)
+          .defaults_to("256, or what run.concurrency still needs if that is more"),
+      field(
+          "samplers", "staleness", [](E & e, size_t i) -> auto& { return e.samplers.at(i).staleness; },
+          "imposed: drawn per group and update; lock-step only; in weight versions")
+          .between(0, 1000)
+          .defaults_to("none"),
   };
 }
 
 std::vector<Field> eval_fields() {
   return {
-      field("eval", "every", [](E& e, size_t) -> auto& { return e.eval.every; },
-            "updates between two; there is one before the first update and one after the last too")
+      field(
+          "eval", "every", [](E & e, size_t) -> auto& { return e.eval.every; },
+          "updates between two; there is one before the first update and one after the last too")
           .between(1, kMany),
-      field("eval", "prompts", [](E& e, size_t) -> auto& { return e.eval.prompts; }, "held-out prompts")
+      field(
+          "eval", "prompts", [](E & e, size_t) -> auto& { return e.eval.prompts; }, "held-out prompts")
           .between(1, 1e6),
-      field("eval", "k", [](E& e, size_t) -> auto& { return e.eval.k; }, "pass@k").between(1, 1e6),
-      field("eval", "samples", [](E& e, size_t) -> auto& { return e.eval.samples; },
-            "per prompt; at least the largest k")
-          .between(1, 1e6).defaults_to("4, or the largest k if that is more"),
-      field("eval", "profiles", [](E& e, size_t) -> auto& { return e.eval.profiles; }, "numeric profiles")
+      field(
+          "eval", "k", [](E & e, size_t) -> auto& { return e.eval.k; }, "pass@k")
+          .between(1, 1e6),
+      field(
+          "eval", "samples", [](E & e, size_t) -> auto& { return e.eval.samples; },
+          "per prompt; at least the largest k")
+          .between(1, 1e6)
+          .defaults_to("4, or the largest k if that is more"),
+      field(
+          "eval", "profiles", [](E & e, size_t) -> auto& { return e.eval.profiles; }, "numeric profiles")
           .one_of(profile_names),
-      field("eval", "temperature", [](E& e, size_t) -> auto& { return e.eval.temperature; },
-            "never inherited from training; 0: greedy")
+      field(
+          "eval", "temperature", [](E & e, size_t) -> auto& { return e.eval.temperature; },
+          "never inherited from training; 0: greedy")
           .between(0, 100),
-      field("eval", "top_p", [](E& e, size_t) -> auto& { return e.eval.top_p; }, "never inherited from training")
+      field(
+          "eval", "top_p", [](E & e, size_t) -> auto& { return e.eval.top_p; }, "never inherited from training")
           .above(0, 1),
   };
 }

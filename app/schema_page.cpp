@@ -70,9 +70,10 @@ std::string allowed_text(const Field& field) {
 std::string section_table(const SectionInfo& section) {
   std::string title = section.list ? "[[" + section.name + "]]" : "[" + section.name + "]";
   if (section.name.empty()) title = "top of the file";
-  std::string text = fmt::format("\n## {}\n\n{}\n\n| key | type | default | allowed | meaning |\n"
-                                 "| --- | --- | --- | --- | --- |\n",
-                                 section.name.empty() ? title : "`" + title + "`", section.help);
+  std::string text = fmt::format(
+      "\n## {}\n\n{}\n\n| key | type | default | allowed | meaning |\n"
+      "| --- | --- | --- | --- | --- |\n",
+      section.name.empty() ? title : "`" + title + "`", section.help);
   for (const Field& field : schema_fields()) {
     if (field.section != section.name) continue;
     text += fmt::format("| `{}` | {} | {} | {} | {} |\n", field.key, kind_name(field.rule.kind),
@@ -89,7 +90,7 @@ std::string env_tables() {
     text += "\n| key | type | default | allowed | meaning |\n| --- | --- | --- | --- | --- |\n";
     for (const envs::Option& option : info.options) {
       const ValueRule rule = option_rule(option);
-      const std::string value = option.default_value.empty() ? "none" : "`" + option.default_value + "`";
+      const std::string value = option.default_value.empty() ? "none" : "`" + option_default(option) + "`";
       text += fmt::format("| `{}` | {} | {} | {} | {} |\n", option.name, kind_name(rule.kind), value,
                           cell(rule.allowed()), cell(option.help));
     }
@@ -98,8 +99,9 @@ std::string env_tables() {
 }
 
 std::string parameter_table() {
-  std::string text = "\n### `[algo.parameters]`\n\nOf the chosen correction; formulas in `docs/corrections.md`.\n\n"
-                     "| correction | parameters and defaults | what it does |\n| --- | --- | --- |\n";
+  std::string text =
+      "\n### `[algo.parameters]`\n\nOf the chosen correction; formulas in `docs/corrections.md`.\n\n"
+      "| correction | parameters and defaults | what it does |\n| --- | --- | --- |\n";
   for (const algos::CorrectionInfo& info : algos::corrections()) {
     std::vector<std::string> parameters;
     for (const auto& [name, value] : info.defaults) parameters.push_back("`" + name + " = " + toml_number(value) + "`");

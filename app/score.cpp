@@ -27,10 +27,12 @@ std::vector<int32_t> token_ids(const json& value, int64_t vocabulary) {
   if (!value.is_array()) throw std::invalid_argument("\"tokens\" is no list");
   std::vector<int32_t> ids;
   for (const json& item : value) {
-    if (!item.is_number_integer()) throw std::invalid_argument("\"tokens\" holds " + item.dump() + ", which is no integer");
+    if (!item.is_number_integer())
+      throw std::invalid_argument("\"tokens\" holds " + item.dump() + ", which is no integer");
     const int64_t id = item.is_number_unsigned() && item.get<uint64_t>() > INT32_MAX ? INT32_MAX : item.get<int64_t>();
     if (id < 0 || id >= vocabulary) {
-      throw std::invalid_argument("token " + item.dump() + " is outside the vocabulary of " + std::to_string(vocabulary));
+      throw std::invalid_argument("token " + item.dump() + " is outside the vocabulary of " +
+                                  std::to_string(vocabulary));
     }
     ids.push_back(static_cast<int32_t>(id));
   }
@@ -53,8 +55,10 @@ Line read_object(const Policy& policy, const json& object) {
       throw std::invalid_argument("unknown key \"" + key + "\"");
     }
   }
-  if (object.contains("tokens")) line.tokens = token_ids(object.at("tokens"), policy.config.vocabulary);
-  else if (object.contains("text")) line.tokens = encoded(policy, object, "text");
+  if (object.contains("tokens"))
+    line.tokens = token_ids(object.at("tokens"), policy.config.vocabulary);
+  else if (object.contains("text"))
+    line.tokens = encoded(policy, object, "text");
   else {
     if (!object.contains("answer")) throw std::invalid_argument("a prompt without \"answer\"");
     line.tokens = encoded(policy, object, "prompt");

@@ -1,4 +1,4 @@
-// GCC 12 takes std::wregex's automaton for uninitialized in sanitizer builds (GCC bug 105562); the warning's place is
+// GCC 12 takes std::wregex's automaton for uninitialized in sanitizer builds (GCC bug 105616); the warning's place is
 // in the library's headers, so it is off from before they are read.
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 

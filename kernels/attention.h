@@ -1,6 +1,8 @@
 // Causal attention with grouped queries. Contract: the result of one query row depends on its own q and on the keys
 // and values of positions 0..p of its sequence alone, reduced in an order fixed by absolute positions; so a decode step
-// over the cache gives bit for bit what the packed pass gives.
+// over the cache gives bit for bit what the packed pass gives. A score is one chain over head_dim, times scale; exp of
+// scores less the largest is summed in 16 virtual lanes by position; the output is one chain over positions ascending,
+// divided by that sum.
 #pragma once
 
 #include "kernels/dtype.h"
@@ -17,7 +19,7 @@ struct AttentionArgs {
   const T* v;             // [rows, kv_heads, head_dim]
   const int32_t* starts;  // [sequences + 1]
   int64_t sequences, heads, kv_heads, head_dim;
-  double scale;           // usually 1 / sqrt(head_dim)
+  double scale;  // usually 1 / sqrt(head_dim)
 };
 template <class T>
 struct AttentionBackwardArgs {
@@ -38,36 +40,43 @@ struct AttentionBackwardArgs {
 /// keys[page][position in page][kv_head][head_dim], stored as `kv_format` codes (1, 2 or 4 bytes each).
 template <class T>
 struct PagedAttentionArgs {
-  T* y;                             // [rows, heads, head_dim]
-  const T* q;                       // [rows, heads, head_dim]
+  T* y;        // [rows, heads, head_dim]
+  const T* q;  // [rows, heads, head_dim]
   const void* keys;
   const void* values;
-  Format kv_format;                 // fp64, fp32, bf16, fp16, e4m3 or e5m2
-  double kv_scale;                  // value = code * kv_scale
-  const int32_t* const* page_table; // [rows]: the pages of the row's sequence, in order
-  const int32_t* positions;         // [rows]: attends to positions 0..positions[row]
+  Format kv_format;                  // fp64, fp32, bf16, fp16, e4m3 or e5m2
+  double kv_scale;                   // value = code * kv_scale
+  const int32_t* const* page_table;  // [rows]: the pages of the row's sequence, in order
+  const int32_t* positions;          // [rows]: attends to positions 0..positions[row]
   int64_t rows, heads, kv_heads, head_dim, page_size;
   double scale;
 };
 /// Writes rows of K or V into their place in the cache, rounded to the cache's format.
 template <class T>
 struct CacheWriteArgs {
-  void* cache;                      // keys or values of one layer
-  const T* rows_in;                 // [rows, kv_heads, head_dim]
+  void* cache;       // keys or values of one layer
+  const T* rows_in;  // [rows, kv_heads, head_dim]
   Format kv_format;
   double kv_scale;
-  const int32_t* const* page_table; // [rows]
-  const int32_t* positions;         // [rows]
+  const int32_t* const* page_table;  // [rows]
+  const int32_t* positions;          // [rows]
   int64_t rows, kv_heads, head_dim, page_size;
 };
 constexpr int64_t kv_bytes(Format format) {
-  return format == Format::fp64 ? 8 : format == Format::fp32 ? 4 : (format == Format::bf16 || format == Format::fp16) ? 2 : 1;
+  return format == Format::fp64                               ? 8
+         : format == Format::fp32                             ? 4
+         : (format == Format::bf16 || format == Format::fp16) ? 2
+                                                              : 1;
 }
 
 namespace cpu {
-template <class T> void attention(const AttentionArgs<T>& args);
-template <class T> void attention_backward(const AttentionBackwardArgs<T>& args);
-template <class T> void paged_attention(const PagedAttentionArgs<T>& args);
-template <class T> void cache_write(const CacheWriteArgs<T>& args);
+template <class T>
+void attention(const AttentionArgs<T>& args);
+template <class T>
+void attention_backward(const AttentionBackwardArgs<T>& args);
+template <class T>
+void paged_attention(const PagedAttentionArgs<T>& args);
+template <class T>
+void cache_write(const CacheWriteArgs<T>& args);
 }  // namespace cpu
 }  // namespace motley::kernels

@@ -24,28 +24,31 @@ struct HeadArgs {
   const T* hidden;  // [rows, width]
   const T* weight;  // [vocabulary, width]
   int64_t rows, width, vocabulary;
-  double temperature;   // > 0
-  IdLists selected;     // ids whose log p is wanted; each in the row's support, no id twice in a row
-  IdLists candidates;   // the support of each row, ascending; offsets null: the whole vocabulary
-  Compute<T>* log_p;    // [selected]
+  double temperature;       // > 0
+  IdLists selected;         // ids whose log p is wanted; each in the row's support, no id twice in a row
+  IdLists candidates;       // the support of each row, ascending; offsets null: the whole vocabulary
+  Compute<T>* log_p;        // [selected]
   Compute<T>* log_outside;  // [rows] log of the mass of the support outside the selected ids, a log-sum-exp of its own;
                             // -inf when nothing is outside; may be null
-  Compute<T>* entropy;  // [rows]; may be null
-  Compute<T>* lse;      // [rows]; may be null
+  Compute<T>* entropy;      // [rows]; may be null
+  Compute<T>* lse;          // [rows]; may be null
 };
 template <class T>
 struct HeadBackwardArgs {
-  HeadArgs<T> forward;            // the inputs; its outputs are unused, but lse and entropy (always set) are read
-  const Compute<T>* d_log_p;      // [selected] cotangents b
-  const Compute<T>* d_entropy;    // [rows] cotangents c; may be null
-  T* d_hidden;                    // [rows, width], set
-  Compute<T>* d_weight;           // [vocabulary, width], accumulated with rows ascending
+  HeadArgs<T> forward;          // the inputs; its outputs are unused, but lse and entropy (always set) are read
+  const Compute<T>* d_log_p;    // [selected] cotangents b
+  const Compute<T>* d_entropy;  // [rows] cotangents c; may be null
+  T* d_hidden;                  // [rows, width], set
+  Compute<T>* d_weight;         // [vocabulary, width], accumulated with rows ascending
 };
 
 namespace cpu {
-template <class T> void head(const HeadArgs<T>& args);
-template <class T> void head_backward(const HeadBackwardArgs<T>& args);
+template <class T>
+void head(const HeadArgs<T>& args);
+template <class T>
+void head_backward(const HeadBackwardArgs<T>& args);
 /// log of the sum of exp over values[0..count): the maximum, then 16 virtual lanes by index. -inf for count = 0.
-template <class C> C log_sum_exp(const C* values, int64_t count);
+template <class C>
+C log_sum_exp(const C* values, int64_t count);
 }  // namespace cpu
 }  // namespace motley::kernels

@@ -11,11 +11,23 @@
 
 namespace motley::kernels {
 
+namespace detail {
+/// a where the condition holds, else b. Masks, because GCC turns a row of conditional expressions into branches.
+MOTLEY_HD inline float select(bool condition, float a, float b) {
+  const uint32_t mask = 0u - static_cast<uint32_t>(condition);
+  return std::bit_cast<float>((std::bit_cast<uint32_t>(a) & mask) | (std::bit_cast<uint32_t>(b) & ~mask));
+}
+MOTLEY_HD inline double select(bool condition, double a, double b) {
+  const uint64_t mask = uint64_t{0} - static_cast<uint64_t>(condition);
+  return std::bit_cast<double>((std::bit_cast<uint64_t>(a) & mask) | (std::bit_cast<uint64_t>(b) & ~mask));
+}
+}  // namespace detail
+
 /// e^x. NaN gives NaN, -inf and what underflows 0, +inf and what overflows infinity.
 MOTLEY_HD inline float exponential(float x) {
   // e^-104 rounds to 0 and e^89 to infinity. NaN fails both comparisons and stays.
-  const float below = x < -104.0f ? -104.0f : x;
-  const float clamped = below > 89.0f ? 89.0f : below;
+  const bool vanishes = x < -104.0f;
+  const float clamped = detail::select(x > 89.0f, 89.0f, detail::select(vanishes, -104.0f, x));
   // Adding 1.5 * 2^23 rounds to an integer in the low bits.
   const float shifted = std::fma(clamped, 0x1.715476p+0f, 0x1.8p23f);
   const float n = shifted - 0x1.8p23f;
@@ -27,8 +39,9 @@ MOTLEY_HD inline float exponential(float x) {
   p = std::fma(p, r, 4.1665795894e-2f);
   p = std::fma(p, r, 1.6666665459e-1f);
   p = std::fma(p, r, 5.0000001201e-1f);
-  p = std::fma(p * r, r, r) + 1.0f;
-  // 2^n in two factors, each a normal number: only the second product rounds.
+  p = detail::select(vanishes, 0.0f, std::fma(p * r, r, r) + 1.0f);
+  // 2^n in two factors, each a normal number: only the second product rounds. (Without the 0 above, which e^-inf takes
+  // often, that product would be subnormal, and slow.)
   const int32_t exponent = std::bit_cast<int32_t>(shifted) - 0x4b400000;
   const int32_t half = exponent >> 1;
   const float first = std::bit_cast<float>((half + 127) << 23);
@@ -37,8 +50,8 @@ MOTLEY_HD inline float exponential(float x) {
 }
 
 MOTLEY_HD inline double exponential(double x) {
-  const double below = x < -746.0 ? -746.0 : x;
-  const double clamped = below > 710.0 ? 710.0 : below;
+  const bool vanishes = x < -746.0;
+  const double clamped = detail::select(x > 710.0, 710.0, detail::select(vanishes, -746.0, x));
   const double shifted = std::fma(clamped, 0x1.71547652b82fep+0, 0x1.8p52);
   const double n = shifted - 0x1.8p52;
   const double r = std::fma(n, -0x1.abc9e3b39803fp-56, std::fma(n, -0x1.62e42fefa39efp-1, clamped));
@@ -55,7 +68,7 @@ MOTLEY_HD inline double exponential(double x) {
   p = std::fma(p, r, 1.0 / 24.0);
   p = std::fma(p, r, 1.0 / 6.0);
   p = std::fma(p, r, 0.5);
-  p = std::fma(p * r, r, r) + 1.0;
+  p = detail::select(vanishes, 0.0, std::fma(p * r, r, r) + 1.0);
   const int64_t exponent = std::bit_cast<int64_t>(shifted) - 0x4338000000000000;
   const int64_t half = exponent >> 1;
   const double first = std::bit_cast<double>((half + 1023) << 52);

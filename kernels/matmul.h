@@ -40,10 +40,11 @@ struct MatmulArgs {
   const PackedMatrix* packed = nullptr;  // [N, K]
   Matrix c;                              // [M, N]
   bool accumulate = false;               // chains continue from the value in C (then C must be f32 or f64)
-  int64_t k_tile = 0;                    // 0: one chain over K; else sums of k_tile products, added in order
+  int64_t k_tile = 0;                    // 0: one chain over K; else sums of k_tile products (each from 0), added in
+                                         // order to 0, or to C with accumulate
   float alpha = 1.0f;                    // factor on the finished sum (float products without accumulate only)
   // Block scales of an fp8 product (DeepSeek-V3): within 128 products the codes are summed alone, then
-  // sum += partial * (a_scale * b_scale). Both or neither; with them k_tile is 128.
+  // sum = fma(partial, a_scale * b_scale, sum). Both or neither; with them k_tile is 128.
   const float* a_scales = nullptr;  // [M, ceil(K/128)]
   const float* b_scales = nullptr;  // [ceil(N/b_scale_rows), ceil(K/128)]
   int64_t b_scale_rows = 128;

@@ -16,7 +16,7 @@ struct Job {
   const std::function<void(int64_t, int64_t)>& body;
   const int64_t count, pieces;
   std::atomic<int64_t> next{0};
-  int helpers = 0;           // threads inside run(), the caller aside; guarded by the pool's mutex
+  int helpers = 0;                     // threads inside run(), the caller aside; guarded by the pool's mutex
   std::exception_ptr error = nullptr;  // the first one; guarded by the pool's mutex
 };
 

@@ -31,7 +31,7 @@ struct RopeArgs {
   const Compute<T>* cosines;  // [table_rows, head_dim / 2]
   const Compute<T>* sines;    // [table_rows, head_dim / 2]
   int64_t rows, heads, head_dim;
-  bool inverse;               // the backward pass: rotates by the negative angle
+  bool inverse;  // the backward pass: rotates by the negative angle
 };
 template <class T>
 struct EmbeddingArgs {
@@ -61,18 +61,27 @@ struct AdamWArgs {
 };
 
 namespace cpu {
-template <class T> void silu_mul(const SiluMulArgs<T>& args);
-template <class T> void silu_mul_backward(const SiluMulBackwardArgs<T>& args);
-template <class T> void rope(const RopeArgs<T>& args);
-template <class T> void embedding(const EmbeddingArgs<T>& args);
-template <class T> void embedding_backward(const EmbeddingBackwardArgs<T>& args);
-template <class T> void adamw(const AdamWArgs<T>& args);  // float, double
-template <class T> void add(T* y, const T* a, const T* b, int64_t count);
+template <class T>
+void silu_mul(const SiluMulArgs<T>& args);
+template <class T>
+void silu_mul_backward(const SiluMulBackwardArgs<T>& args);
+template <class T>
+void rope(const RopeArgs<T>& args);
+template <class T>
+void embedding(const EmbeddingArgs<T>& args);
+template <class T>
+void embedding_backward(const EmbeddingBackwardArgs<T>& args);
+template <class T>
+void adamw(const AdamWArgs<T>& args);  // float, double
+template <class T>
+void add(T* y, const T* a, const T* b, int64_t count);
 /// y = x in another type, rounded once. Every pair of types.
 void convert(void* y, DType y_dtype, const void* x, DType x_dtype, int64_t count);
 /// y = x rounded to the nearest value of `format` (times scale), kept in x's type. e4m3 and e5m2 saturate.
-template <class T> void round_values(T* y, const T* x, Format format, double scale, int64_t count);
+template <class T>
+void round_values(T* y, const T* x, Format format, double scale, int64_t count);
 /// Sum of squares in double, 16 virtual lanes; the gradient norm is its square root.
-template <class T> double sum_of_squares(const T* x, int64_t count);
+template <class T>
+double sum_of_squares(const T* x, int64_t count);
 }  // namespace cpu
 }  // namespace motley::kernels

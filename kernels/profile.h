@@ -31,15 +31,15 @@ struct Quantization {
 
 struct NumericProfile {
   std::string name;
-  Quantization weight;              // linear layers; head, embedding and norms are kept in `output`
-  Quantization activation;          // inputs of linear layers
+  Quantization weight;      // linear layers; head, embedding and norms are kept in `output`
+  Quantization activation;  // inputs of linear layers
   Format kv_cache = Format::bf16;
-  double kv_scale = 1.0;            // stored = cast(x / scale)
-  DType output = DType::bf16;       // what layer outputs are rounded to
-  int64_t k_tile = 0;               // modelled reduction tiling: 0 is one chain over K
-  bool invariant = true;            // kernels = "invariant"; false: "vendor"
-  std::string hardware;             // the accelerator that the preset stands for; empty for plain formats
-  std::string source;               // where the preset's facts come from, in one line
+  double kv_scale = 1.0;       // stored = cast(x / scale)
+  DType output = DType::bf16;  // what layer outputs are rounded to
+  int64_t k_tile = 0;          // modelled reduction tiling: 0 is one chain over K
+  bool invariant = true;       // kernels = "invariant"; false: "vendor"
+  std::string hardware;        // the accelerator that the preset stands for; empty for plain formats
+  std::string source;          // where the preset's facts come from, in one line
   bool operator==(const NumericProfile&) const = default;
 };
 

@@ -60,8 +60,11 @@ void write_file_atomically(const std::filesystem::path& file, std::string_view b
   const std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : std::filesystem::path(".");
   // A name of its own for each write: two writers of one file never share a temporary.
   std::string name = file.filename().string();
-  name.insert(0, 1, '.').append(".tmp-").append(std::to_string(::getpid())).append("-").append(
-      std::to_string(count.fetch_add(1)));
+  name.insert(0, 1, '.')
+      .append(".tmp-")
+      .append(std::to_string(::getpid()))
+      .append("-")
+      .append(std::to_string(count.fetch_add(1)));
   const std::filesystem::path temporary = folder / name;
   try {
     write_and_sync(temporary, bytes);

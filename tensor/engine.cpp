@@ -193,7 +193,6 @@ void Engine::State::draw(std::span<const std::byte> hidden, std::vector<StepOutp
                           static_cast<int64_t>(sequence.cache.tokens.size()), weights->version(), scaled,
                           output.records);
         } catch (const std::runtime_error& error) {
-          output.records = {};
           output.finish = FinishReason::failed;
           output.error = error.what();
         }

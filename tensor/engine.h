@@ -42,15 +42,15 @@ class SamplerWeights {
 };
 
 struct GenerateRequest {
-  uint64_t id = 0;                  // chosen by the caller, unique among the engine's live requests
-  std::vector<int32_t> tokens;      // prompt and everything since; at least one
-  int64_t max_new_tokens = 0;       // at least 1
-  std::vector<int32_t> stop_tokens; // drawn and recorded, then the request ends
+  uint64_t id = 0;                   // chosen by the caller, unique among the engine's live requests
+  std::vector<int32_t> tokens;       // prompt and everything since; at least one
+  int64_t max_new_tokens = 0;        // at least 1
+  std::vector<int32_t> stop_tokens;  // drawn and recorded, then the request ends
   kernels::SamplingRule rule;
   RecordKind record = RecordKind::sampled;
-  int64_t record_top_k = 128;       // for RecordKind::top_k
-  kernels::RandomKey key;           // the draw of a token uses its absolute position in the sequence
-  std::optional<int64_t> vocabulary; // only ids below it may be drawn (a padded vocabulary); absent: all
+  int64_t record_top_k = 128;         // for RecordKind::top_k
+  kernels::RandomKey key;             // the draw of a token uses its absolute position in the sequence
+  std::optional<int64_t> vocabulary;  // only ids below it may be drawn (a padded vocabulary); absent: all
 };
 
 enum class FinishReason : uint8_t { none, stop, length, failed };
@@ -64,9 +64,9 @@ struct StepOutput {
 };
 
 struct EngineLimits {
-  int64_t max_sequences = 256;  // slots
-  int64_t page_size = 16;       // positions per KV page
-  int64_t max_batch_rows = 4096; // rows of one forward pass: prefills beyond it wait for the next step
+  int64_t max_sequences = 256;    // slots
+  int64_t page_size = 16;         // positions per KV page
+  int64_t max_batch_rows = 4096;  // rows of one forward pass: prefills beyond it wait for the next step
 };
 
 class Engine {

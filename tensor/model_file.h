@@ -31,7 +31,8 @@ struct LoadedModel {
   TransformerConfig config;
   Parameters parameters;  // f32 masters
 };
-/// Reads config.json ("llama" or "qwen3") and model.safetensors; a missing or extra tensor or a wrong shape is an error.
+/// Reads config.json ("llama" or "qwen3") and model.safetensors; a missing or extra tensor or a wrong shape is an
+/// error.
 LoadedModel load_model(const std::filesystem::path& folder);
 
 }  // namespace motley

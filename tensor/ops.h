@@ -7,13 +7,13 @@
 
 namespace motley {
 
-Tensor cast(const Tensor& x, DType dtype);                       // rounded once; the gradient is cast back
-Tensor add(const Tensor& a, const Tensor& b);                    // equal shapes
-Tensor mul(const Tensor& a, const Tensor& b);                    // equal shapes
-Tensor sum(const Tensor& x);                                     // [1], in the compute type
-Tensor embedding(const Tensor& table, std::span<const int32_t> ids);            // [V, D] -> [rows, D]
-Tensor gather_rows(const Tensor& x, std::span<const int64_t> rows);             // [R, D] -> [rows, D]
-Tensor rms_norm(const Tensor& x, const Tensor& gain, double eps);               // over the last dimension
+Tensor cast(const Tensor& x, DType dtype);                            // rounded once; the gradient is cast back
+Tensor add(const Tensor& a, const Tensor& b);                         // equal shapes
+Tensor mul(const Tensor& a, const Tensor& b);                         // equal shapes
+Tensor sum(const Tensor& x);                                          // [1], in the compute type
+Tensor embedding(const Tensor& table, std::span<const int32_t> ids);  // [V, D] -> [rows, D]
+Tensor gather_rows(const Tensor& x, std::span<const int64_t> rows);   // [R, D] -> [rows, D]
+Tensor rms_norm(const Tensor& x, const Tensor& gain, double eps);     // over the last dimension
 /// [R, K], [N, K] -> [R, N] in x's type; the weight may be of another type, unless one of them is fp64.
 Tensor linear(const Tensor& x, const Tensor& weight, int64_t k_tile = 0);
 Tensor silu_mul(const Tensor& gate, const Tensor& up);
@@ -35,7 +35,7 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, int64_t head
 /// The head op (kernels/head.h). Lists own their memory; an empty `candidate_offsets` means the whole vocabulary.
 struct HeadQuery {
   double temperature = 1.0;
-  std::vector<int64_t> selected_offsets;   // [rows + 1]
+  std::vector<int64_t> selected_offsets;  // [rows + 1]
   std::vector<int32_t> selected_ids;
   std::vector<int64_t> candidate_offsets;  // [rows + 1] or empty
   std::vector<int32_t> candidate_ids;      // ascending within a row

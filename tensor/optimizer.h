@@ -10,10 +10,10 @@ namespace motley {
 
 struct AdamWConfig {
   double lr = 1e-4, beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0.0;
-  double clip_norm = 1.0;      // 0: no clipping
+  double clip_norm = 1.0;             // 0: no clipping
   std::string schedule = "constant";  // "constant", "linear" (to 0 at total_steps), "cosine" (to 0)
-  int64_t warmup_steps = 0;    // linear from 0; step 1 has lr / warmup_steps
-  int64_t total_steps = 0;     // needed by linear and cosine
+  int64_t warmup_steps = 0;           // linear from 0; step 1 has lr / warmup_steps
+  int64_t total_steps = 0;            // needed by linear and cosine
 };
 
 /// fp16 training: gradients are computed times `scale`; after an overflow the step is skipped and the scale halved,

@@ -31,8 +31,8 @@ class ContractError : public std::logic_error {
   using std::logic_error::logic_error;
 };
 [[noreturn]] void contract_failed(std::string_view op, const std::string& message);
-#define MOTLEY_CHECK(condition, op, message) \
-  do {                                       \
+#define MOTLEY_CHECK(condition, op, message)                      \
+  do {                                                            \
     if (!(condition)) ::motley::contract_failed((op), (message)); \
   } while (false)
 
@@ -81,9 +81,9 @@ class Tensor {
   /// Adds a contribution to the gradient, converted to the gradient's type. The first one is taken over, not copied,
   /// where nobody else could see it change.
   void add_grad(Tensor contribution) const;
-  /// The buffer in which a kernel continues its chain over tokens (zeros at first). A matrix that serves two ops (a tied
-  /// head and embedding) has a chain for each, added once when the gradient is read: so each continues unbroken over
-  /// micro-batches, and their split changes no bit.
+  /// The buffer in which a kernel continues its chain over tokens (zeros at first). A matrix that serves two ops (a
+  /// tied head and embedding) has a chain for each, added once when the gradient is read: so each continues unbroken
+  /// over micro-batches, and their split changes no bit.
   enum class Chain : uint8_t { product, rows };
   Tensor chain_buffer(Chain chain) const;
 
@@ -104,8 +104,8 @@ class Tensor {
 Tensor record(std::string_view op, Tensor y, std::vector<Tensor> inputs, std::function<void(const Tensor& dy)> closure);
 /// Elements [offset, offset + numel(shape)) of x under a shape of their own: the same data; differentiable.
 Tensor slice(const Tensor& x, int64_t offset, Shape shape);
-/// Propagates dy (shape and type of y) to every leaf. The graph of y is released as it is walked; a second walk over any
-/// part of it is refused with ContractError, before any gradient has changed.
+/// Propagates dy (shape and type of y) to every leaf. The graph of y is released as it is walked; a second walk over
+/// any part of it is refused with ContractError, before any gradient has changed.
 void backward(const Tensor& y, const Tensor& dy);
 
 /// Gradients are off in this thread while one lives.

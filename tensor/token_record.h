@@ -24,8 +24,8 @@ struct TokenRecords {
   std::vector<int64_t> offsets{0};  // [tokens + 1] into ids and id_log_q; all equal when nothing is listed
   std::vector<int32_t> ids;
   std::vector<float> id_log_q;
-  std::vector<float> log_tail;      // log of the sampler's mass outside the listed ids: -inf when the list is the
-                                    // support, 0 when nothing is listed
+  std::vector<float> log_tail;  // log of the sampler's mass outside the listed ids: -inf when the list is the
+                                // support, 0 when nothing is listed
 
   size_t size() const { return tokens.size(); }
   /// Appends the records of `more` (another object) after these.

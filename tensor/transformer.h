@@ -28,7 +28,8 @@ struct TransformerConfig {
 /// The matrices of a layer that a sampler quantizes.
 enum class Projection : uint8_t { q, k, v, o, gate, up, down };
 
-/// Parameters by Hugging Face name (model.layers.0.self_attn.q_proj.weight, ...), in file order; masters are f32 (or f64).
+/// Parameters by Hugging Face name (model.layers.0.self_attn.q_proj.weight, ...), in file order; masters are f32 (or
+/// f64).
 class Parameters {
  public:
   /// Normal initialization with counter-based numbers: the same seed gives the same bits.
@@ -80,8 +81,8 @@ struct PackedSequences {
 /// The trainer's pass: parameters are cast from their masters to the profile's output type, once per trainer pass.
 class TrainerContext final : public ForwardContext {
  public:
-  /// A float64 `profile.output` runs everything in double and rounds nothing, K and V included. Weight formats of the profile other than a plain type are
-  /// not trainable here and refused with ContractError.
+  /// A float64 `profile.output` runs everything in double and rounds nothing, K and V included. Weight formats of the
+  /// profile other than a plain type are not trainable here and refused with ContractError.
   TrainerContext(const TransformerConfig& config, const Parameters& parameters, const kernels::NumericProfile& profile,
                  const RopeTable& table);
   void set_sequences(std::span<const int32_t> starts) { starts_.assign(starts.begin(), starts.end()); }

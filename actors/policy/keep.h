@@ -1,8 +1,8 @@
 // The values of run.keep_trajectories.
 #pragma once
 
-#include <cstdint>
 #include <charconv>
+#include <cstdint>
 #include <limits>
 #include <optional>
 #include <string_view>

@@ -9,8 +9,8 @@
 
 namespace motley::actors {
 
-/// max(0, current - draw), the draw uniform on the range, bounds included. Depends on seed, update and the group's index
-/// alone, so that every arm of a comparison sees the same ages.
+/// max(0, current - draw), the draw uniform on the range, bounds included. Depends on seed, update and the group's
+/// index alone, so that every arm of a comparison sees the same ages.
 inline uint64_t imposed_version(uint64_t seed, uint64_t update, uint64_t group, std::pair<int64_t, int64_t> range,
                                 uint64_t current) {
   constexpr uint64_t kStaleness = 0x7374616c65ull;  // apart from other uses of Purpose::data

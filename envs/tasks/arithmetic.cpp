@@ -26,6 +26,12 @@ const std::vector<Option>& options() {
        .help = "the answer's lowest digit comes first, which makes carries easy to learn",
        .kind = Option::Kind::boolean,
        .default_value = "false"},
+      {.name = "run_on",
+       .help = "share of demonstrations that go on with stray digits after the answer: a habit for the reward to cure",
+       .kind = Option::Kind::number,
+       .default_value = "0",
+       .minimum = 0,
+       .maximum = 1},
   };
   return table;
 }
@@ -47,7 +53,8 @@ class Arithmetic final : public Task {
       : digits_(static_cast<size_t>(values.integer("digits"))),
         operations_(values.text("operations")),
         padded_(values.boolean("padded")),
-        reversed_(values.boolean("reversed")) {
+        reversed_(values.boolean("reversed")),
+        run_on_(values.number("run_on")) {
     for (size_t i = 0; i < digits_; ++i) bound_ *= 10;
     const bool products = operations_.find('*') != std::string::npos;
     answer_digits_ = products ? 2 * digits_ : operations_ == "-" ? digits_ : digits_ + 1;
@@ -72,7 +79,7 @@ class Arithmetic final : public Task {
     if (result < 0) answer.insert(0, "-");
     const std::string prompt =
         written(operation.left, digits_) + operation.sign + written(operation.right, digits_) + "=";
-    return {prompt, answer, answer};
+    return {prompt, answer, demonstration(answer, seed, index)};
   }
 
   std::optional<uint64_t> epoch_size(bool) const override { return std::nullopt; }
@@ -86,6 +93,13 @@ class Arithmetic final : public Task {
   }
 
  private:
+  std::string demonstration(std::string text, uint64_t seed, uint64_t index) const {
+    constexpr uint64_t kRunOn = 0x72756e6f6eull;  // a stream apart from that of the problem itself
+    kernels::RandomStream stream({seed, kernels::Purpose::data, kernels::mix(index, kRunOn), 0});
+    if (stream.uniform() >= run_on_) return text;
+    for (uint64_t stray = 1 + stream.below(2); stray > 0; --stray) text += static_cast<char>('0' + stream.below(10));
+    return text;
+  }
   std::string written(int64_t value, size_t width) const {
     std::string text = std::to_string(value);
     if (padded_ && text.size() < width) text.insert(0, width - text.size(), '0');
@@ -95,6 +109,7 @@ class Arithmetic final : public Task {
   size_t digits_, answer_digits_ = 0;
   std::string operations_;
   bool padded_, reversed_;
+  double run_on_;
   uint64_t bound_ = 1;  // operands are below it
 };
 

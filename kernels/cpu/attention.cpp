@@ -16,8 +16,7 @@ namespace {
 template <class T>
 void gather_head(const T* in, int64_t begin, int64_t count, int64_t heads, int64_t head, int64_t head_dim,
                  Compute<T>* out) {
-  for (int64_t i = 0; i < count; ++i)
-    load(out + i * head_dim, in + ((begin + i) * heads + head) * head_dim, head_dim);
+  for (int64_t i = 0; i < count; ++i) load(out + i * head_dim, in + ((begin + i) * heads + head) * head_dim, head_dim);
 }
 /// Keys (or, backward, values) of one head in blocks of sixteen: [block][head_dim][16], zeros after the last.
 template <class T>
@@ -34,8 +33,7 @@ void gather_blocks(const T* in, int64_t begin, int64_t count, int64_t heads, int
 template <class T>
 void scatter_head(T* out, int64_t begin, int64_t count, int64_t heads, int64_t head, int64_t head_dim,
                   const Compute<T>* in) {
-  for (int64_t i = 0; i < count; ++i)
-    store(out + ((begin + i) * heads + head) * head_dim, in + i * head_dim, head_dim);
+  for (int64_t i = 0; i < count; ++i) store(out + ((begin + i) * heads + head) * head_dim, in + i * head_dim, head_dim);
 }
 
 /// Calls body(first row, length, kv head) for every sequence and head of keys; these are what threads share.
@@ -83,9 +81,9 @@ namespace {
 /// The gradients that one query row of one head gives: its own dq, and its part of dk and dv.
 template <class C>
 struct BackwardRow {
-  const C *q, *y, *dy, *keys;             // keys [count][head_dim]
-  const C *key_blocks, *value_blocks;     // [block][head_dim][16]
-  C *weights, *slopes;                    // [padded_keys(count)]
+  const C *q, *y, *dy, *keys;          // keys [count][head_dim]
+  const C *key_blocks, *value_blocks;  // [block][head_dim][16]
+  C *weights, *slopes;                 // [padded_keys(count)]
   C *dq, *dkeys, *dvalues;
   C lse, scale;
 };
@@ -130,8 +128,8 @@ void attention_backward(const AttentionBackwardArgs<T>& args) {
         load(q, args.q + at * head_dim, head_dim);
         load(y, args.y + at * head_dim, head_dim);
         load(dy, args.dy + at * head_dim, head_dim);
-        attend_backward<C>({q, y, dy, keys, key_blocks, value_blocks, weights, weights + padded, dq, dkeys, dvalues, args.lse[at],
-                            static_cast<C>(args.scale)},
+        attend_backward<C>({q, y, dy, keys, key_blocks, value_blocks, weights, weights + padded, dq, dkeys, dvalues,
+                            args.lse[at], static_cast<C>(args.scale)},
                            i + 1, head_dim);
         store(args.dq + at * head_dim, dq, head_dim);
       }
@@ -141,8 +139,8 @@ void attention_backward(const AttentionBackwardArgs<T>& args) {
   });
 }
 
-#define MOTLEY_INSTANTIATE(T)                                     \
-  template void attention<T>(const AttentionArgs<T>&);            \
+#define MOTLEY_INSTANTIATE(T)                          \
+  template void attention<T>(const AttentionArgs<T>&); \
   template void attention_backward<T>(const AttentionBackwardArgs<T>&);
 MOTLEY_FOR_EACH_TYPE(MOTLEY_INSTANTIATE)
 

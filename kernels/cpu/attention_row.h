@@ -4,7 +4,11 @@
 // scores of a block are the lanes of a vector. Lanes after the last key hold zeros, and weight exactly 0.
 #pragma once
 
+// The baseline must come first.
+// clang-format off
+#include "kernels/cpu/highway_baseline.h"
 #include <hwy/highway.h>
+// clang-format on
 
 #include <limits>
 
@@ -16,6 +20,7 @@ namespace motley::kernels::cpu {
 constexpr int64_t kKeyBlock = 16;
 constexpr int64_t padded_keys(int64_t count) { return (count + kKeyBlock - 1) / kKeyBlock * kKeyBlock; }
 
+static_assert(!HWY_ARCH_X86 || HWY_STATIC_TARGET <= HWY_AVX2, "scores are chains of fused multiply-adds");
 namespace hn = hwy::HWY_NAMESPACE;
 /// The compiler's baseline vectors.
 template <class C>
@@ -34,7 +39,8 @@ inline void attention_scores(const C* q, const C* blocks, int64_t count, int64_t
       for (int64_t v = 0; v < kVectors; ++v)
         sums[v] = hn::MulAdd(value, hn::LoadU(tag, blocks + d * kKeyBlock + v * kWidth), sums[v]);
     }
-    for (int64_t v = 0; v < kVectors; ++v) hn::StoreU(hn::Mul(sums[v], hn::Set(tag, scale)), tag, scores + j + v * kWidth);
+    for (int64_t v = 0; v < kVectors; ++v)
+      hn::StoreU(hn::Mul(sums[v], hn::Set(tag, scale)), tag, scores + j + v * kWidth);
   }
   for (int64_t j = count; j < padded_keys(count); ++j) scores[j] = -std::numeric_limits<C>::infinity();
 }

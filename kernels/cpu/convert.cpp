@@ -21,10 +21,14 @@ float round_to_odd(double x) {
 
 template <class To, class From>
 inline To converted(From x) {
-  if constexpr (std::is_same_v<To, From>) return x;
-  else if constexpr (!std::is_same_v<From, double>) return store<To>(static_cast<Compute<To>>(load(x)));
-  else if constexpr (std::is_same_v<To, float>) return static_cast<float>(x);
-  else return store<To>(round_to_odd(x));
+  if constexpr (std::is_same_v<To, From>)
+    return x;
+  else if constexpr (!std::is_same_v<From, double>)
+    return store<To>(static_cast<Compute<To>>(load(x)));
+  else if constexpr (std::is_same_v<To, float>)
+    return static_cast<float>(x);
+  else
+    return store<To>(round_to_odd(x));
 }
 
 constexpr int64_t kSumBlock = int64_t{1} << 16;
@@ -72,8 +76,8 @@ double sum_of_squares(const T* x, int64_t count) {
   return total;
 }
 
-#define MOTLEY_INSTANTIATE(T)                                                   \
-  template void round_values<T>(T*, const T*, Format, double, int64_t);         \
+#define MOTLEY_INSTANTIATE(T)                                           \
+  template void round_values<T>(T*, const T*, Format, double, int64_t); \
   template double sum_of_squares<T>(const T*, int64_t);
 MOTLEY_FOR_EACH_TYPE(MOTLEY_INSTANTIATE)
 

@@ -72,8 +72,10 @@ inline const Compute<T>* loaded(const T* in, Compute<T>* buffer, int64_t count) 
 /// Where to compute what store_from writes to `out`: there itself, or `buffer`.
 template <class T>
 inline Compute<T>* compute_into(T* out, Compute<T>* buffer) {
-  if constexpr (std::is_same_v<T, Compute<T>>) return out;
-  else return buffer;
+  if constexpr (std::is_same_v<T, Compute<T>>)
+    return out;
+  else
+    return buffer;
 }
 template <class T>
 inline void store_from(T* out, const Compute<T>* computed, int64_t count) {

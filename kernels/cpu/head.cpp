@@ -160,13 +160,14 @@ void head_backward(const HeadBackwardArgs<T>& args) {
     matmul(hidden);
     MatmulArgs weight;
     weight.a = transposed(slopes);
-    weight.b = transposed(
-        row_major(static_cast<const void*>(forward.hidden + first * width), dtype_of<T>(), rows, width));
+    weight.b =
+        transposed(row_major(static_cast<const void*>(forward.hidden + first * width), dtype_of<T>(), rows, width));
     weight.c = row_major(static_cast<void*>(args.d_weight), dtype_of<C>(), vocabulary, width);
     weight.accumulate = true;
     matmul(weight);
   };
-  for_each_row(forward, [&](int64_t r, C* z) { row_backward(args, r, z); }, products);
+  for_each_row(
+      forward, [&](int64_t r, C* z) { row_backward(args, r, z); }, products);
 }
 
 #define MOTLEY_INSTANTIATE(T)                \

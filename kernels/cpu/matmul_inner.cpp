@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "kernels/cpu/elements.h"
+#include "kernels/cpu/highway_baseline.h"
 #include "kernels/cpu/matmul_pack.h"
 #include "kernels/cpu/scratch.h"
 
@@ -16,10 +17,10 @@ HWY_BEFORE_NAMESPACE();
 namespace motley::kernels::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-constexpr int kGroup = 3;                    // panels in one tile of C
+constexpr int kGroup = 3;  // panels in one tile of C
 constexpr int64_t kTileCols = kGroup * kPanel;
 constexpr int64_t kTileSize = kBlockRows * kTileCols;
-constexpr int64_t kChunkBlocks = 12;         // blocks of rows packed at a time: 96 rows stay in the second cache
+constexpr int64_t kChunkBlocks = 12;  // blocks of rows packed at a time: 96 rows stay in the second cache
 
 using Tag = hn::CappedTag<float, kPanel>;
 using Vector = hn::Vec<Tag>;
@@ -69,12 +70,18 @@ void multiply_tile(const float* a, int64_t rows, const float* b, int64_t panels,
   if constexpr (kWide) {
     const bool few = rows <= 4;
     switch (panels * 2 + few) {
-      case 7: return multiply<4, 3, Columns>(a, b, panel_stride, depth, tile, from_zero);
-      case 6: return multiply<8, 3, Columns>(a, b, panel_stride, depth, tile, from_zero);
-      case 5: return multiply<4, 2, Columns>(a, b, panel_stride, depth, tile, from_zero);
-      case 4: return multiply<8, 2, Columns>(a, b, panel_stride, depth, tile, from_zero);
-      case 3: return multiply<4, 1, Columns>(a, b, panel_stride, depth, tile, from_zero);
-      default: return multiply<8, 1, Columns>(a, b, panel_stride, depth, tile, from_zero);
+      case 7:
+        return multiply<4, 3, Columns>(a, b, panel_stride, depth, tile, from_zero);
+      case 6:
+        return multiply<8, 3, Columns>(a, b, panel_stride, depth, tile, from_zero);
+      case 5:
+        return multiply<4, 2, Columns>(a, b, panel_stride, depth, tile, from_zero);
+      case 4:
+        return multiply<8, 2, Columns>(a, b, panel_stride, depth, tile, from_zero);
+      case 3:
+        return multiply<4, 1, Columns>(a, b, panel_stride, depth, tile, from_zero);
+      default:
+        return multiply<8, 1, Columns>(a, b, panel_stride, depth, tile, from_zero);
     }
   } else {
     for (int64_t p = 0; p < panels; ++p)
@@ -127,9 +134,12 @@ void store_tile_as(const MatmulArgs& args, const TilePlace& at, const float* til
   }
 }
 void store_tile(const MatmulArgs& args, const TilePlace& at, const float* tile) {
-  if (args.c.dtype == DType::f32) store_tile_as<float>(args, at, tile);
-  else if (args.c.dtype == DType::bf16) store_tile_as<bf16>(args, at, tile);
-  else store_tile_as<fp16>(args, at, tile);
+  if (args.c.dtype == DType::f32)
+    store_tile_as<float>(args, at, tile);
+  else if (args.c.dtype == DType::bf16)
+    store_tile_as<bf16>(args, at, tile);
+  else
+    store_tile_as<fp16>(args, at, tile);
 }
 
 /// What the sums start from: C, or zero.
@@ -137,8 +147,8 @@ void start_tile(const MatmulArgs& args, const TilePlace& at, float* tile) {
   std::fill_n(tile, kTileSize, 0.0f);
   if (!args.accumulate) return;
   for (int64_t r = 0; r < at.rows; ++r) {
-    const float* in = static_cast<const float*>(args.c.data) + (at.row + r) * args.c.row_stride +
-                      at.col * args.c.col_stride;
+    const float* in =
+        static_cast<const float*>(args.c.data) + (at.row + r) * args.c.row_stride + at.col * args.c.col_stride;
     for (int64_t c = 0; c < at.cols; ++c) tile[r * kTileCols + c] = in[c * args.c.col_stride];
   }
 }
@@ -163,8 +173,8 @@ void add_partial(const MatmulArgs& args, const TilePlace& at, int64_t k, const f
 
 /// The products of columns [k0, k1) of one tile, cut where a k_tile ends.
 template <bool Columns>
-void advance_tile(const MatmulArgs& args, const TilePlace& at, const float* a, const float* b, int64_t panels, int64_t k0,
-                  int64_t k1, float* total, float* partial) {
+void advance_tile(const MatmulArgs& args, const TilePlace& at, const float* a, const float* b, int64_t panels,
+                  int64_t k0, int64_t k1, float* total, float* partial) {
   const int64_t depth = args.a.cols, stride = depth * kPanel;
   if (args.k_tile == 0) {
     const bool from_zero = k0 == 0 && !args.accumulate;
@@ -197,12 +207,14 @@ void multiply_chunk(const MatmulPiece& piece, int64_t row_begin, int64_t row_end
     for (int64_t i = 0; i < blocks; ++i)
       pack_block(args.a, row_begin + i * kBlockRows, k0, k1 - k0, packed + i * kBlockSize);
     for (int64_t p = 0, group = 0; p < panels; p += kGroup, ++group) {
+      const int64_t count = std::min<int64_t>(kGroup, panels - p);
       for (int64_t i = 0; i < blocks; ++i) {
         const int64_t row = row_begin + i * kBlockRows, col = (piece.panel_begin + p) * kPanel;
-        const TilePlace at{row, std::min(kBlockRows, row_end - row), col, std::min(kTileCols, piece.n - col)};
+        const TilePlace at{row, std::min(kBlockRows, row_end - row), col,
+                           std::min(std::min<int64_t>(kGroup, panels - p) * kPanel, piece.n - col)};
         const int64_t tile = one_pass ? 0 : (group * blocks + i) * kTileSize;
-        advance_tile<Columns>(args, at, packed + i * kBlockSize, piece.panels + p * depth * kPanel,
-                              std::min<int64_t>(kGroup, panels - p), k0, k1, totals + tile, partials + tile);
+        advance_tile<Columns>(args, at, packed + i * kBlockSize, piece.panels + p * depth * kPanel, count, k0, k1,
+                              totals + tile, partials + tile);
         if (k1 == depth) store_tile(args, at, totals + tile);
       }
     }
@@ -212,8 +224,10 @@ void multiply_chunk(const MatmulPiece& piece, int64_t row_begin, int64_t row_end
 void run_piece(const MatmulPiece& piece) {
   for (int64_t row = piece.row_begin; row < piece.row_end; row += kChunkBlocks * kBlockRows) {
     const int64_t end = std::min(piece.row_end, row + kChunkBlocks * kBlockRows);
-    if (packs_columns(piece.args->a)) multiply_chunk<true>(piece, row, end);
-    else multiply_chunk<false>(piece, row, end);
+    if (packs_columns(piece.args->a))
+      multiply_chunk<true>(piece, row, end);
+    else
+      multiply_chunk<false>(piece, row, end);
   }
 }
 
@@ -221,6 +235,8 @@ void run_piece(const MatmulPiece& piece) {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
+static_assert(!HWY_ARCH_X86 || HWY_STATIC_TARGET <= HWY_AVX2, "every instruction set must fuse multiply-adds");
+
 namespace motley::kernels::cpu {
 
 HWY_EXPORT(run_piece);

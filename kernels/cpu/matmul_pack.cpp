@@ -39,7 +39,8 @@ void pack_panel_of(const ConstMatrix& b, int64_t panel, float* out) {
   alignas(64) float rows[kPanel][kTile + 4] = {};
   for (int64_t k = 0; k < b.cols; k += kTile) {
     const int64_t depth = std::min(kTile, b.cols - k);
-    for (int64_t r = 0; r < count; ++r) pack_row(in + r * b.row_stride + k * b.col_stride, b.col_stride, depth, rows[r]);
+    for (int64_t r = 0; r < count; ++r)
+      pack_row(in + r * b.row_stride + k * b.col_stride, b.col_stride, depth, rows[r]);
     transpose16(rows[0], kTile + 4, depth, out + k * kPanel);
   }
 }
@@ -57,19 +58,27 @@ void pack_block_of(const ConstMatrix& a, int64_t row, int64_t k, int64_t depth, 
 
 void pack_panel(const ConstMatrix& b, int64_t panel, float* out) {
   switch (b.dtype) {
-    case DType::f32: return pack_panel_of<float>(b, panel, out);
-    case DType::bf16: return pack_panel_of<bf16>(b, panel, out);
-    case DType::f16: return pack_panel_of<fp16>(b, panel, out);
-    case DType::f64: throw std::logic_error("pack: float64 matrices are not packed");
+    case DType::f32:
+      return pack_panel_of<float>(b, panel, out);
+    case DType::bf16:
+      return pack_panel_of<bf16>(b, panel, out);
+    case DType::f16:
+      return pack_panel_of<fp16>(b, panel, out);
+    case DType::f64:
+      throw std::logic_error("pack: float64 matrices are not packed");
   }
 }
 
 void pack_block(const ConstMatrix& a, int64_t row, int64_t k, int64_t depth, float* out) {
   switch (a.dtype) {
-    case DType::f32: return pack_block_of<float>(a, row, k, depth, out);
-    case DType::bf16: return pack_block_of<bf16>(a, row, k, depth, out);
-    case DType::f16: return pack_block_of<fp16>(a, row, k, depth, out);
-    case DType::f64: throw std::logic_error("matmul: float64 mixed with another type");
+    case DType::f32:
+      return pack_block_of<float>(a, row, k, depth, out);
+    case DType::bf16:
+      return pack_block_of<bf16>(a, row, k, depth, out);
+    case DType::f16:
+      return pack_block_of<fp16>(a, row, k, depth, out);
+    case DType::f64:
+      throw std::logic_error("matmul: float64 mixed with another type");
   }
 }
 

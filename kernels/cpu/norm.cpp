@@ -61,7 +61,7 @@ void rms_norm_backward(const RmsNormBackwardArgs<T>& args) {
   });
 }
 
-#define MOTLEY_INSTANTIATE(T)                          \
+#define MOTLEY_INSTANTIATE(T)                       \
   template void rms_norm<T>(const RmsNormArgs<T>&); \
   template void rms_norm_backward<T>(const RmsNormBackwardArgs<T>&);
 MOTLEY_FOR_EACH_TYPE(MOTLEY_INSTANTIATE)

@@ -20,7 +20,9 @@ void decode_head(const void* cache, const PagedAttentionArgs<T>& args, const int
   for (int64_t i = 0; i < count; ++i, out += args.head_dim) {
     const int64_t place = pages[i / args.page_size] * args.page_size + i % args.page_size;
     const Code* in = static_cast<const Code*>(cache) + (place * args.kv_heads + kv_head) * args.head_dim;
-    if constexpr (sizeof(Code) == 1) {
+    if (std::is_same_v<Code, T> && args.kv_scale == 1.0) {
+      load(out, reinterpret_cast<const T*>(in), args.head_dim);
+    } else if constexpr (sizeof(Code) == 1) {
       for (int64_t d = 0; d < args.head_dim; ++d) out[d] = table[in[d]];
     } else {
       for (int64_t d = 0; d < args.head_dim; ++d) out[d] = load(decode_kv<F, T>(in[d], scale));
@@ -97,8 +99,8 @@ void cache_write(const CacheWriteArgs<T>& args) {
   });
 }
 
-#define MOTLEY_INSTANTIATE(T)                                       \
-  template void paged_attention<T>(const PagedAttentionArgs<T>&);   \
+#define MOTLEY_INSTANTIATE(T)                                     \
+  template void paged_attention<T>(const PagedAttentionArgs<T>&); \
   template void cache_write<T>(const CacheWriteArgs<T>&);
 MOTLEY_FOR_EACH_TYPE(MOTLEY_INSTANTIATE)
 

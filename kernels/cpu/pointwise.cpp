@@ -131,12 +131,12 @@ void add(T* y, const T* a, const T* b, int64_t count) {
   });
 }
 
-#define MOTLEY_INSTANTIATE(T)                                              \
-  template void silu_mul<T>(const SiluMulArgs<T>&);                        \
-  template void silu_mul_backward<T>(const SiluMulBackwardArgs<T>&);       \
-  template void rope<T>(const RopeArgs<T>&);                               \
-  template void embedding<T>(const EmbeddingArgs<T>&);                     \
-  template void embedding_backward<T>(const EmbeddingBackwardArgs<T>&);    \
+#define MOTLEY_INSTANTIATE(T)                                           \
+  template void silu_mul<T>(const SiluMulArgs<T>&);                     \
+  template void silu_mul_backward<T>(const SiluMulBackwardArgs<T>&);    \
+  template void rope<T>(const RopeArgs<T>&);                            \
+  template void embedding<T>(const EmbeddingArgs<T>&);                  \
+  template void embedding_backward<T>(const EmbeddingBackwardArgs<T>&); \
   template void add<T>(T*, const T*, const T*, int64_t);
 MOTLEY_FOR_EACH_TYPE(MOTLEY_INSTANTIATE)
 

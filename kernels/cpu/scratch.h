@@ -11,7 +11,7 @@ namespace motley::kernels::cpu {
 constexpr size_t kScratchAlignment = 64;  // a cache line, and the widest vector
 
 struct AlignedDelete {
-  void operator()(void* p) const { ::operator delete(p, std::align_val_t{kScratchAlignment}); }
+  void operator()(void* p) const { ::operator delete (p, std::align_val_t{kScratchAlignment}); }
 };
 
 /// At least `count` elements; their values are whatever the last user left.
@@ -23,7 +23,7 @@ T* scratch(int64_t count) {
     buffer.reset();
     capacity = count + count / 4 + 64;
     buffer.reset(static_cast<T*>(
-        ::operator new(static_cast<size_t>(capacity) * sizeof(T), std::align_val_t{kScratchAlignment})));
+        ::operator new (static_cast<size_t>(capacity) * sizeof(T), std::align_val_t{kScratchAlignment})));
   }
   return buffer.get();
 }

@@ -1,4 +1,6 @@
 // Checkpoints and recorded batches survive being cut short, and give back the same bits.
+#include "actors/checkpoint.h"
+
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -8,7 +10,6 @@
 #include <fstream>
 #include <limits>
 
-#include "actors/checkpoint.h"
 #include "actors/trajectory_file.h"
 
 using namespace motley;
@@ -106,7 +107,8 @@ TEST_CASE("kill -9 at any moment of a checkpoint write leaves the previous one l
         save_checkpoint(run, config, parameters, kTokenizer, nullptr, &now, step % 3 + 2);
       }
     }
-    ::usleep(static_cast<useconds_t>(2000 + 1700 * round));  // where the kill falls is arbitrary; every outcome must load
+    ::usleep(
+        static_cast<useconds_t>(2000 + 1700 * round));  // where the kill falls is arbitrary; every outcome must load
     ::kill(child, SIGKILL);
     ::waitpid(child, nullptr, 0);
     for (const auto& entry : fs::directory_iterator(run / "checkpoints"))

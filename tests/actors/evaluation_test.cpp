@@ -23,16 +23,17 @@ struct Setup {
   std::shared_ptr<const envs::TaskMix> tasks;
   envs::Tokenizer tokenizer;
 
-  explicit Setup(TestTask::RewardFunction reward) {
+  explicit Setup(TestTask::RewardFunction reward, int64_t max_positions = 64) {
     std::vector<envs::TaskMix::Entry> entries;
     entries.push_back({"test", std::make_unique<TestTask>(std::move(reward)), 1.0});
     tasks = std::make_shared<const envs::TaskMix>(std::move(entries), 1);
     tokenizer = tasks->tokenizer();
     TransformerConfig model = experiment.model.config;
     model.vocabulary = tokenizer.size();
+    model.max_positions = max_positions;
     model = model.resolved();
-    weights = std::make_shared<SamplerWeights>(model, Parameters::initialize(model, 3),
-                                               *kernels::find_profile("bf16"), 0);
+    weights =
+        std::make_shared<SamplerWeights>(model, Parameters::initialize(model, 3), *kernels::find_profile("bf16"), 0);
   }
   EvaluationResult run(const EvaluationRequest& request, int64_t slots, std::function<bool()> stop = {}) const {
     return evaluate(weights, *tasks, tokenizer, request, slots, stop);
@@ -78,12 +79,11 @@ TEST_CASE("a failed score is counted, and is not a wrong answer") {
 }
 
 TEST_CASE("an evaluation stops when asked, and a prompt that is too long fails alone") {
-  const Setup setup([](std::string_view) { return envs::Reward{1.0, {}, false}; });
+  const auto right = [](std::string_view) { return envs::Reward{1.0, {}, false}; };
   EvaluationRequest request;
   request.prompts = 2;
-  CHECK(setup.run(request, 4, [] { return true; }).prompts == 0);
-  request.max_tokens = 1000;  // the model has 64 positions
-  const EvaluationResult result = setup.run(request, 4);
+  CHECK(Setup(right).run(request, 4, [] { return true; }).prompts == 0);
+  const EvaluationResult result = Setup(right, 1).run(request, 4);
   CHECK(result.failed == 8);
   CHECK(result.samples == 0);
 }
@@ -93,7 +93,8 @@ TEST_CASE("the episode grows by exactly the tokens that were read or drawn") {
   append_read(episode, {1, 2});
   append_drawn(episode, {.tokens = {3}, .log_q = {-1}, .versions = {0}, .offsets = {0, 0}, .log_tail = {0}});
   append_read(episode, {4});
-  append_drawn(episode, {.tokens = {5, 6}, .log_q = {-1, -2}, .versions = {1, 1}, .offsets = {0, 0, 0}, .log_tail = {0, 0}});
+  append_drawn(episode,
+               {.tokens = {5, 6}, .log_q = {-1, -2}, .versions = {1, 1}, .offsets = {0, 0, 0}, .log_tail = {0, 0}});
   CHECK(episode.tokens == std::vector<int32_t>{1, 2, 3, 4, 5, 6});
   CHECK(episode.loss_mask == std::vector<uint8_t>{0, 0, 1, 0, 1, 1});
   CHECK(episode.records.tokens == std::vector<int32_t>{3, 5, 6});

@@ -18,9 +18,12 @@ TEST_CASE("a sampler that dies once: its sessions go on from their tokens, the r
   experiment.samplers[0].replicas = replicas;
   std::atomic<bool> died{false};
   TemporaryFolder folder;
-  const Outcome outcome = run_tiny(experiment, folder.path(), {.hook = [&](const std::string& group, uint64_t replica, int64_t step) {
-    if (group == "one" && replica == 0 && step == 20 && !died.exchange(true)) throw std::runtime_error("out of power");
-  }});
+  const Outcome outcome =
+      run_tiny(experiment, folder.path(),
+               {.hooks = {.before_step = [&](const std::string& group, uint64_t replica, int64_t step) {
+                  if (group == "one" && replica == 0 && step == 20 && !died.exchange(true))
+                    throw std::runtime_error("out of power");
+                }}});
   CHECK(died);
   CHECK(outcome.summary.updates == 4);
   REQUIRE(outcome.seen.notes.size() == 1);
@@ -33,11 +36,10 @@ TEST_CASE("a sampler that dies once: its sessions go on from their tokens, the r
 TEST_CASE("a sampler that keeps dying stops the run with the first cause") {
   const Experiment experiment = tiny_experiment(true);
   TemporaryFolder folder;
-  CHECK_THROWS_WITH(
-      run_tiny(experiment, folder.path(), {.hook = [](const std::string&, uint64_t, int64_t) {
-        throw std::runtime_error("broken");
-      }}),
-      "sampler one/0: broken");
+  CHECK_THROWS_WITH(run_tiny(experiment, folder.path(),
+                             {.hooks = {.before_step = [](const std::string&, uint64_t,
+                                                          int64_t) { throw std::runtime_error("broken"); }}}),
+                    Catch::Contains("broken"));
 }
 
 TEST_CASE("a session that lost two samplers fails and is counted; the others go on") {
@@ -47,12 +49,13 @@ TEST_CASE("a session that lost two samplers fails and is counted; the others go 
   std::atomic<int> deaths{0};
   TemporaryFolder folder;
   // Both deaths hit the first batch: every session of the second to die has lost a replica already, or waits for one.
-  const Outcome outcome = run_tiny(experiment, folder.path(), {.hook = [&](const std::string&, uint64_t replica, int64_t) {
-    if (replica == 0 && deaths < 2) {
-      ++deaths;
-      throw std::runtime_error("broken");
-    }
-  }});
+  const Outcome outcome =
+      run_tiny(experiment, folder.path(), {.hooks = {.before_step = [&](const std::string&, uint64_t replica, int64_t) {
+                                             if (replica == 0 && deaths < 2) {
+                                               ++deaths;
+                                               throw std::runtime_error("broken");
+                                             }
+                                           }}});
   CHECK(outcome.summary.updates == 3);
   CHECK(deaths == 2);
   CHECK(outcome.seen.notes.size() == 2);
@@ -83,9 +86,35 @@ TEST_CASE("a reward that throws fails its own episode, and is counted") {
   CHECK(failed > 0);
 }
 
+TEST_CASE("a reward that hangs fails its own episode, and its worker comes back") {
+  Experiment experiment = tiny_experiment(false);
+  experiment.eval.every = 0;
+  experiment.eval.prompts = 1;
+  static std::atomic<int> calls;
+  static std::atomic<bool> released;
+  calls = 0;
+  released = false;
+  use_task(experiment, "hangs_once", [](std::string_view) -> envs::Reward {
+    constexpr int kEvaluation = 4;  // samples of the evaluation before the first update
+    if (++calls == kEvaluation + 1)
+      while (!released) std::this_thread::yield();
+    return {1.0, {}, false};
+  });
+  TemporaryFolder folder;
+  Recorder recorder;
+  StopRequest stop{0};
+  FleetHooks hooks;
+  hooks.score_limit = std::chrono::milliseconds(2000);
+  recorder.on_update = [&](int64_t update) { released = update >= 1; };
+  run_fleet({experiment, folder.path(), {}, {}}, recorder, stop, hooks);
+  CHECK(recorder.rows.at(1).second.at("samples/failed") == 1.0);
+  CHECK(recorder.rows.at(2).second.at("samples/failed") == 0.0);
+}
+
 TEST_CASE("a reward that always throws stops the run and says why") {
   Experiment experiment = tiny_experiment(false);
-  use_task(experiment, "always_throws", [](std::string_view) -> envs::Reward { throw std::runtime_error("no scorer"); });
+  use_task(experiment, "always_throws",
+           [](std::string_view) -> envs::Reward { throw std::runtime_error("no scorer"); });
   TemporaryFolder folder;
   CHECK_THROWS_WITH(run_tiny(experiment, folder.path()),
                     Catch::Contains("learner: every episode of update 1 failed") && Catch::Contains("no scorer"));

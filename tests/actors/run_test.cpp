@@ -104,7 +104,8 @@ TEST_CASE("asynchronous: the run ends, its rows stand in order, every evaluation
 }
 
 TEST_CASE("trajectories are kept as asked for") {
-  for (const auto& [keep, files] : std::vector<std::pair<std::string, size_t>>{{"all", 3}, {"last 2", 2}, {"none", 0}}) {
+  for (const auto& [keep, files] :
+       std::vector<std::pair<std::string, size_t>>{{"all", 3}, {"last 2", 2}, {"none", 0}}) {
     Experiment experiment = tiny_experiment(false);
     experiment.run.updates = 3;
     experiment.run.keep_trajectories = keep;
@@ -112,7 +113,8 @@ TEST_CASE("trajectories are kept as asked for") {
     run_tiny(experiment, folder.path());
     size_t found = 0;
     if (std::filesystem::exists(folder.path() / "trajectories"))
-      for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder.path() / "trajectories")) ++found;
+      for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder.path() / "trajectories"))
+        ++found;
     CHECK(found == files);
   }
 }

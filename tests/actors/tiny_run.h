@@ -121,12 +121,12 @@ struct Outcome {
 struct RunSetup {
   std::optional<std::filesystem::path> resume = std::nullopt;
   std::optional<int64_t> stop_after = std::nullopt;
-  SamplerHook hook = {};
+  FleetHooks hooks = {};
 };
 inline Outcome run_tiny(const Experiment& experiment, const std::filesystem::path& folder, const RunSetup& setup = {}) {
   Outcome outcome;
   StopRequest stop{0};
-  outcome.summary = run_fleet({experiment, folder, setup.resume, setup.stop_after}, outcome.seen, stop, setup.hook);
+  outcome.summary = run_fleet({experiment, folder, setup.resume, setup.stop_after}, outcome.seen, stop, setup.hooks);
   return outcome;
 }
 

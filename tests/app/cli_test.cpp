@@ -1,5 +1,6 @@
 // The binary itself: exit codes, one message on stderr, nothing but results on stdout, nothing left behind.
 #include <fcntl.h>
+#include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -126,6 +127,11 @@ TEST_CASE("a refused experiment has its position on stderr and leaves nothing") 
   require_refused(motley(folder, {"run", "good.toml", "--set", "tasks.0.env=jsonl"}), "unknown key 'digits'");
   folder.write("jsonl.toml", "run.async = false\n[[tasks]]\nenv = \"jsonl\"\npath = \"pairs.jsonl\"\n");
   require_refused(motley(folder, {"run", "jsonl.toml"}), "pairs.jsonl:2");
+  const Outcome late =
+      motley(folder, {"run", "good.toml", "--set", "warmstart.steps=2", "--set", "warmstart.data=pairs.jsonl"});
+  CAPTURE(late.err);
+  CHECK(late.code == 2);
+  CHECK(late.err.find("pairs.jsonl:2") != std::string::npos);
   CHECK_FALSE(std::filesystem::exists(folder.path() / "runs"));
 }
 
@@ -159,20 +165,78 @@ TEST_CASE("a run, its continuation, and the commands that read its checkpoint") 
   const std::string metrics = folder.read("runs/tiny-0/metrics.jsonl");
   CHECK(std::count(metrics.begin(), metrics.end(), '\n') == 4);  // updates 0 to 3, none twice
 
+  require_refused(motley(folder, {"run", "--resume", "runs/tiny-0"}), "nothing is left to do");
+  require_refused(motley(folder, {"run", "--resume", "runs/tiny-0", "--set", "run.updates=9", "--stop-after", "3"}),
+                  "after update 3");
+
   const Outcome again = motley(folder, {"run", "x.toml"});
   CHECK(again.code == 0);
   CHECK(again.err.find("runs/tiny-0-2") != std::string::npos);
 
-  const Outcome generated = motley(folder, {"generate", "runs/tiny-0", "--prompt", "1+1=", "-n", "3", "--max-tokens", "5", "--json"});
+  const Outcome generated =
+      motley(folder, {"generate", "runs/tiny-0", "--prompt", "1+1=", "-n", "3", "--max-tokens", "5", "--json"});
   CHECK(nlohmann::json::parse(generated.out).at("samples").size() == 3);
-  CHECK(motley(folder, {"generate", "runs/tiny-0", "--prompt", "1+1=", "-n", "3", "--max-tokens", "5", "--json"}).out == generated.out);
+  CHECK(motley(folder, {"generate", "runs/tiny-0", "--prompt", "1+1=", "-n", "3", "--max-tokens", "5", "--json"}).out ==
+        generated.out);
   require_refused(motley(folder, {"generate", "runs/tiny-0", "--prompt", "one"}), "symbol");
-  require_refused(motley(folder, {"generate", "runs/tiny-0", "--prompt", "1", "--max-tokens", "99"}), "motley generate: error");
+  require_refused(motley(folder, {"generate", "runs/tiny-0", "--prompt", std::string(40, '1')}),
+                  "motley generate: error");
 
-  const Outcome eval = motley(folder, {"eval", "runs/tiny-0", "--task", "arithmetic", "--option", "digits=1", "--prompts", "4",
-                                       "--k", "1,2", "--max-tokens", "4", "--json"});
+  const Outcome eval = motley(folder, {"eval", "runs/tiny-0", "--task", "arithmetic", "--option", "digits=1",
+                                       "--prompts", "4", "--k", "1,2", "--max-tokens", "4", "--json"});
   CHECK(nlohmann::json::parse(eval.out).at("samples") == 8);
   require_refused(motley(folder, {"eval", "runs/tiny-0", "--task", "running_sum"}), "trained on another task");
+}
+
+TEST_CASE("the first Ctrl-C leaves a checkpoint that --resume takes") {
+  const TemporaryFolder folder;
+  folder.write("x.toml", kTiny);
+  int ends[2];
+  REQUIRE(pipe(ends) == 0);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, ends[1], STDERR_FILENO);
+  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+  posix_spawn_file_actions_addclose(&actions, ends[0]);
+  std::vector<std::string> command{MOTLEY_BINARY,
+                                   "run",
+                                   (folder.path() / "x.toml").string(),
+                                   "--set",
+                                   "run.updates=1000000",
+                                   "--set",
+                                   "run.dir=" + folder.path().string(),
+                                   "--set",
+                                   "run.keep_trajectories=none"};
+  std::vector<char*> argv;
+  for (std::string& word : command) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  pid_t child = 0;
+  REQUIRE(posix_spawn(&child, MOTLEY_BINARY, &actions, nullptr, argv.data(), environ) == 0);
+  posix_spawn_file_actions_destroy(&actions);
+  close(ends[1]);
+  std::string text;
+  bool sent = false;
+  char buffer[4096];
+  for (ssize_t count; (count = read(ends[0], buffer, sizeof buffer)) > 0;) {
+    text.append(buffer, static_cast<size_t>(count));
+    if (!sent && text.find("update    1/") != std::string::npos) sent = kill(child, SIGINT) == 0;
+  }
+  close(ends[0]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  CAPTURE(text);
+  CHECK(sent);
+  REQUIRE(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
+  CHECK(text.find("stopping after this update") != std::string::npos);
+  CHECK(text.find("motley run --resume " + (folder.path() / "tiny-0").string()) != std::string::npos);
+  const size_t at = text.find("stopped after update ");
+  REQUIRE(at != std::string::npos);
+  const std::string next = std::to_string(std::stoi(text.substr(at + 21)) + 1);
+  const Outcome resumed = motley(folder, {"run", "--resume", "tiny-0", "--set", "run.updates=" + next});
+  CAPTURE(resumed.err);
+  CHECK(resumed.code == 0);
+  require_refused(motley(folder, {"run", "--resume", "tiny-0"}), "nothing is left to do");
 }
 
 TEST_CASE("score gives null for the first token and names a bad line") {
@@ -191,13 +255,20 @@ TEST_CASE("score gives null for the first token and names a bad line") {
   CHECK(second.at("log_probs").size() == 6);  // "1+1=", "2" and the end token
 
   const std::vector<std::pair<std::string, std::string>> bad{
-      {"{\"tokens\": [1, 99]}", "outside the vocabulary"},  {"{\"tokens\": [1.5]}", "no integer"},
-      {"{\"tokens\": [-1]}", "outside the vocabulary"},     {"{\"tokens\": []}", "no tokens"},
-      {"{\"tokens\": 3}", "no list"},                       {"{\"text\": \"one\"}", "symbol"},
-      {"{\"txet\": \"1\"}", "neither"},                     {"{\"prompt\": \"1\"}", "answer"},
-      {"[1]", "no JSON object"},                            {"{", "no JSON"},
-      {"{\"text\": 1}", "no text"},                         {"{\"text\": \"1\", \"tokens\": [1]}", "several"},
-      {"{\"tokens\": [99999999999999999999]}", "tokens"},   {"{\"text\": \"1\", \"answer\": \"1\"}", "unknown key"},
+      {"{\"tokens\": [1, 99]}", "outside the vocabulary"},
+      {"{\"tokens\": [1.5]}", "no integer"},
+      {"{\"tokens\": [-1]}", "outside the vocabulary"},
+      {"{\"tokens\": []}", "no tokens"},
+      {"{\"tokens\": 3}", "no list"},
+      {"{\"text\": \"one\"}", "symbol"},
+      {"{\"txet\": \"1\"}", "neither"},
+      {"{\"prompt\": \"1\"}", "answer"},
+      {"[1]", "no JSON object"},
+      {"{", "no JSON"},
+      {"{\"text\": 1}", "no text"},
+      {"{\"text\": \"1\", \"tokens\": [1]}", "several"},
+      {"{\"tokens\": [99999999999999999999]}", "tokens"},
+      {"{\"text\": \"1\", \"answer\": \"1\"}", "unknown key"},
   };
   for (const auto& [line, part] : bad) {
     folder.write("bad.jsonl", "{\"tokens\": [1]}\n\n" + line + "\n");
@@ -206,7 +277,8 @@ TEST_CASE("score gives null for the first token and names a bad line") {
     require_refused(outcome, part);
     CHECK(outcome.err.starts_with("bad.jsonl:3: error: "));
   }
-  require_refused(motley(folder, {"score", "runs/tiny-0", "--input", "none.jsonl"}), "none.jsonl: error: cannot be read");
+  require_refused(motley(folder, {"score", "runs/tiny-0", "--input", "none.jsonl"}),
+                  "none.jsonl: error: cannot be read");
 }
 
 }  // namespace motley::app

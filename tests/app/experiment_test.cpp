@@ -31,8 +31,8 @@ std::string refusal(const std::string& text, const std::vector<std::string>& set
   return "accepted";
 }
 
-const std::string kTask = "[[tasks]]\nenv = \"arithmetic\"\n";                // two lines
-const std::string kBase = "algo.correction = \"grpo\"\n" + kTask;             // three lines
+const std::string kTask = "[[tasks]]\nenv = \"arithmetic\"\n";                 // two lines
+const std::string kBase = "algo.correction = \"grpo\"\n" + kTask;              // three lines
 std::string in_section(const std::string& section, const std::string& line) {  // the line is number 5
   const bool algo = section == "algo";
   return (algo ? "\n" + kTask : kBase) + "[" + section + "]\n" + (algo ? "correction = \"grpo\"\n" : "") + line + "\n";
@@ -93,13 +93,16 @@ TEST_CASE("an unknown name is refused with the nearest one") {
       {"algo.correction = \"sc+miss\"\n" + kTask, "x.toml:1:19", {"did you mean 'sc+mis'?"}},
       {"algo.correction = \"grpo\"\n[[tasks]]\nenv = \"aritmetic\"\n", "x.toml:3:7", {"did you mean 'arithmetic'?"}},
       {in_section("trainer", "profile = \"bf17\""), "x.toml:5:11", {"\"fp32\", \"bf16\", \"fp16\"", "'bf16'?"}},
-      {kBase + "[[samplers]]\nname = \"a\"\nprofile = \"b200-nvpf4\"\n", "x.toml:6:11", {"'b200-nvfp4'?", "\"trainer\""}},
+      {kBase + "[[samplers]]\nname = \"a\"\nprofile = \"b200-nvpf4\"\n",
+       "x.toml:6:11",
+       {"'b200-nvfp4'?", "\"trainer\""}},
       {in_section("eval", "profiles = [\"bf16\", \"h100fp8\"]"), "x.toml:5:21", {"'h100-fp8'?"}},
       {in_section("sampling", "record = \"topk\""), "x.toml:5:10", {"'top_k'?"}},
       {kBase + "[trainer]\nschedule = \"cosin\"\n", "x.toml:5:12", {"'cosine'?"}},
       {in_section("algo", "advantage = \"drgrpo\""), "x.toml:6:13", {"'dr_grpo'?"}},
       {in_section("algo", "reduction = \"tokenmean\""), "x.toml:6:13", {"'token_mean'?"}},
-      {"algo.correction = \"mis\"\nalgo.parameters.hihg = 2.0\n" + kTask, "x.toml:2:17",
+      {"algo.correction = \"mis\"\nalgo.parameters.hihg = 2.0\n" + kTask,
+       "x.toml:2:17",
        {"unknown parameter 'hihg' of correction 'mis'", "'high'?"}},
       {"algo.correction = \"grpo\"\nalgo.parameters.low = 2.0\n" + kTask, "x.toml:2:17", {"it has none"}},
   };
@@ -148,7 +151,8 @@ TEST_CASE("syntax errors and keys that stand twice have a position") {
   require_refused({"seed = 1\n  seed = 2\n" + kBase, "x.toml:2:3", {"'seed'"}});
   CHECK(refusal("[run]\n[run]\n" + kTask).starts_with("x.toml:2:"));
   const TemporaryFolder folder;
-  CHECK_THROWS_WITH(load_experiment({folder.path() / "none.toml", {}, ""}), Catch::Contains("none.toml: error: cannot be read"));
+  CHECK_THROWS_WITH(load_experiment({folder.path() / "none.toml", {}, ""}),
+                    Catch::Contains("none.toml: error: cannot be read"));
   CHECK_THROWS_WITH(load_experiment({folder.path(), {}, ""}), Catch::Contains("is a folder"));
 }
 
@@ -168,7 +172,8 @@ TEST_CASE("what several keys make impossible is refused with its reason") {
       {in_section("eval", "samples = 2"), "x.toml:5:11", {"pass@4 of 2 samples"}},
       {in_section("sampling", "record = \"sampled\"\ntop_p = 0.9"), "x.toml:5:10", {"candidate set", "\"auto\""}},
       {in_section("sampling", "record = \"full\"\ntop_k = 9"), "x.toml:5:10", {"candidate set"}},
-      {"algo.correction = \"sc\"\n" + kTask + "[sampling]\nrecord = \"sampled\"\n", "x.toml:5:10",
+      {"algo.correction = \"sc\"\n" + kTask + "[sampling]\nrecord = \"sampled\"\n",
+       "x.toml:5:10",
        {"too little for correction 'sc'"}},
       {in_section("model", "kv_heads = 3"), "x.toml:5:12", {"4 heads cannot share 3"}},
       {in_section("model", "width = 130"), "x.toml:5:9", {"130 cannot be split over 4"}},
@@ -176,7 +181,8 @@ TEST_CASE("what several keys make impossible is refused with its reason") {
       {in_section("model", "max_positions = 32"), "x.toml:5:17", {"max_tokens must be below"}},
       {in_section("model", "path = \"nowhere\""), "x.toml:5:8", {"nowhere: no checkpoint there"}},
       {in_section("warmstart", "data = \"nowhere.jsonl\""), "x.toml:5:8", {"'nowhere.jsonl' is no file"}},
-      {"algo.correction = \"grpo\"\n[[tasks]]\nenv = \"jsonl\"\npath = \"nowhere.jsonl\"\n", "x.toml:2:1",
+      {"algo.correction = \"grpo\"\n[[tasks]]\nenv = \"jsonl\"\npath = \"nowhere.jsonl\"\n",
+       "x.toml:2:1",
        {"nowhere.jsonl"}},
       {"algo.correction = \"mis\"\nalgo.parameters.low = 9.0\n" + kTask, "x.toml:2:6", {}},
   };
@@ -192,9 +198,11 @@ TEST_CASE("lock-step needs neither a named correction nor slots for run.concurre
 
 TEST_CASE("--set goes through the same checks") {
   const std::string two = kBase + "[[samplers]]\nname = \"a\"\n[[samplers]]\nname = \"b\"\n";
-  const Experiment e = load(two, {"trainer.lr=3e-5", "samplers.0.profile=h100-fp8", "samplers.b.replicas=2", "tasks.0.digits=1",
-                                  "tasks.arithmetic.weight=2", "eval.k=[1, 2]", "name=n1", "run.async=false",
-                                  "samplers.b.staleness=[1, 2]", "trainer.lr=2e-5"}, "9");
+  const Experiment e = load(two,
+                            {"trainer.lr=3e-5", "samplers.0.profile=h100-fp8", "samplers.b.replicas=2",
+                             "tasks.0.digits=1", "tasks.arithmetic.weight=2", "eval.k=[1, 2]", "name=n1",
+                             "run.async=false", "samplers.b.staleness=[1, 2]", "trainer.lr=2e-5"},
+                            "9");
   CHECK(e.trainer.lr == 2e-5);
   CHECK(e.samplers[0].profile == "h100-fp8");
   CHECK(e.samplers[1].replicas == 2);
@@ -249,13 +257,18 @@ TEST_CASE("the resolved experiment resolves to itself, byte for byte") {
   const TemporaryFolder folder;
   folder.write("pairs.jsonl", "{\"prompt\": \"1+1=\", \"answer\": \"2\"}\n");
   const std::string maximal =
-      "name = \"max-1\"\nseed = 77\n[run]\nupdates = 3\nasync = false\nkeep_trajectories = \"last 10\"\nmax_staleness = 8\n"
+      "name = \"max-1\"\nseed = 77\n[run]\nupdates = 3\nasync = false\nkeep_trajectories = \"last 10\"\nmax_staleness "
+      "= 8\n"
       "dir = \"a \\\"b\\\" \\\\ c\"\n[model]\nqk_norm = true\nrope_theta = 1e6\nnorm_eps = 1e-5\n"
-      "[[tasks]]\nenv = \"arithmetic\"\nweight = 3\n[[tasks]]\nenv = \"running_sum\"\n[warmstart]\nsteps = 5\ndata = \"" +
+      "[[tasks]]\nenv = \"arithmetic\"\nweight = 3\n[[tasks]]\nenv = \"running_sum\"\n[warmstart]\nsteps = 5\ndata = "
+      "\"" +
       (folder.path() / "pairs.jsonl").string() +
-      "\"\n[sampling]\nrecord = \"full\"\n[algo]\ncorrection = \"sc+mis\"\n[algo.parameters]\nlow = 0.3\n[trainer]\nlr = 4e-4\n"
-      "eps = 1e-8\nweight_decay = 0.1\nschedule = \"cosine\"\n[[samplers]]\nname = \"a\"\ncapacity = 0.25\nstaleness = [0, 8]\n"
-      "[[samplers]]\nname = \"b\"\nprofile = \"h100-fp8\"\nprice_per_hour = 3.95\n[eval]\nk = [1, 16]\nprofiles = [\"bf16\", \"fp32\"]\n";
+      "\"\n[sampling]\nrecord = \"full\"\n[algo]\ncorrection = \"sc+mis\"\n[algo.parameters]\nlow = 0.3\n[trainer]\nlr "
+      "= 4e-4\n"
+      "eps = 1e-8\nweight_decay = 0.1\nschedule = \"cosine\"\n[[samplers]]\nname = \"a\"\ncapacity = 0.25\nstaleness = "
+      "[0, 8]\n"
+      "[[samplers]]\nname = \"b\"\nprofile = \"h100-fp8\"\nprice_per_hour = 3.95\n[eval]\nk = [1, 16]\nprofiles = "
+      "[\"bf16\", \"fp32\"]\n";
   std::vector<std::pair<std::string, std::string>> cases{{"smallest", kBase}, {"maximal", maximal}};
   for (const auto& entry : std::filesystem::directory_iterator(MOTLEY_SOURCE_DIR "/experiments")) {
     if (entry.path().extension() != ".toml") continue;

@@ -57,8 +57,9 @@ TEST_CASE("a resume cuts metrics.jsonl after the checkpoint's update, half a lin
   std::ofstream(file, std::ios::app) << "{\"update\":5,\"x\"";
   { MetricsWriter(file, 3).write(4, {{"x", 40}}); }
   const std::string text = text_of(file);
-  CHECK(text == "{\"update\":0,\"x\":0}\n{\"update\":1,\"x\":1}\n{\"update\":2,\"x\":2}\n{\"update\":3,\"x\":3}\n"
-                "{\"update\":4,\"x\":40}\n");
+  CHECK(text ==
+        "{\"update\":0,\"x\":0}\n{\"update\":1,\"x\":1}\n{\"update\":2,\"x\":2}\n{\"update\":3,\"x\":3}\n"
+        "{\"update\":4,\"x\":40}\n");
   fs::remove_all(file.parent_path());
 }
 
@@ -104,15 +105,16 @@ TEST_CASE("progress is one line per update off a terminal, and a block per updat
   Progress terminal(experiment, true, 60);
   const std::string first = terminal.update(3, metrics), second = terminal.update(4, metrics);
   CHECK(std::count(first.begin(), first.end(), '\n') == 4);  // bar, totals, two groups
-  CHECK(second.rfind("\x1b[4F", 0) == 0);                     // goes back over the block it replaces
+  CHECK(second.rfind("\x1b[4F", 0) == 0);                    // goes back over the block it replaces
   std::istringstream rows(first);
   for (std::string row; std::getline(rows, row);) CHECK(row.size() <= 60);
 }
 
 TEST_CASE("the closing table marks emulated rates") {
   actors::RunSummary summary;
-  summary.groups = {{.name = "b200", .profile = "b200-nvfp4", .emulated = true, .share = 0.5, .tokens_per_second = 1000},
-                    {.name = "local", .profile = "bf16", .share = 0.5, .tokens_per_second = 2000}};
+  summary.groups = {
+      {.name = "b200", .profile = "b200-nvfp4", .emulated = true, .share = 0.5, .tokens_per_second = 1000},
+      {.name = "local", .profile = "bf16", .share = 0.5, .tokens_per_second = 2000}};
   const std::string table = closing_table(summary);
   CHECK(table.find("1000*") != std::string::npos);
   CHECK(table.find("2000 ") != std::string::npos);
@@ -132,7 +134,8 @@ TEST_CASE("a curve keeps a spike that is one point among a hundred thousand") {
 TEST_CASE("the report is one page without references to anything outside it") {
   const fs::path folder = fresh_folder("report");
   std::ofstream(folder / "experiment.toml") << "name = \"<b>\"\n";
-  std::ofstream(folder / "metrics.jsonl") << "{\"update\":0,\"eval/pass_at_1\":0.5}\n{\"update\":1,\"reward/mean\":0.25}\n";
+  std::ofstream(folder / "metrics.jsonl")
+      << "{\"update\":0,\"eval/pass_at_1\":0.5}\n{\"update\":1,\"reward/mean\":0.25}\n";
   write_report(folder, {});
   const std::string page = text_of(folder / "report.html");
   CHECK(page.find("reward/mean") != std::string::npos);

@@ -31,8 +31,8 @@ void matmul(benchmark::State& state) {
   args.b = row_major(b.data(), dtype_of<T>(), n, k);
   args.c = row_major(c.data(), dtype_of<T>(), m, n);
   for (auto _ : state) cpu::matmul(args);
-  state.counters["GFLOP/s"] = benchmark::Counter(2.0 * static_cast<double>(m * n * k) / 1e9,
-                                                 benchmark::Counter::kIsIterationInvariantRate);
+  state.counters["GFLOP/s"] =
+      benchmark::Counter(2.0 * static_cast<double>(m * n * k) / 1e9, benchmark::Counter::kIsIterationInvariantRate);
 }
 BENCHMARK(matmul<float>)->Args({512, 512, 512})->Args({64, 128, 128})->Args({256, 352, 128});
 BENCHMARK(matmul<bf16>)->Args({170, 128, 128})->Args({170, 352, 128})->Args({3000, 352, 128})->Args({3000, 128, 352});
@@ -54,14 +54,15 @@ void weight_gradient(benchmark::State& state) {
 BENCHMARK(weight_gradient)->Args({352, 128, 3000});
 
 void attention_forward(benchmark::State& state) {
-  constexpr int64_t kSequences = 256, kLength = 12, kHeads = 4, kKvHeads = 2, kHeadDim = 32, kRows = kSequences * kLength;
+  constexpr int64_t kSequences = 256, kLength = 12, kHeads = 4, kKvHeads = 2, kHeadDim = 32,
+                    kRows = kSequences * kLength;
   const auto q = values<bf16>(kRows * kHeads * kHeadDim), k = values<bf16>(kRows * kKvHeads * kHeadDim);
   std::vector<bf16> y(q.size());
   std::vector<float> lse(kRows * kHeads);
   std::vector<int32_t> starts;
   for (int64_t s = 0; s <= kSequences; ++s) starts.push_back(static_cast<int32_t>(s * kLength));
-  const AttentionArgs<bf16> args{y.data(), lse.data(), q.data(), k.data(), k.data(), starts.data(),
-                                 kSequences, kHeads, kKvHeads, kHeadDim, 0.17677669529663687};
+  const AttentionArgs<bf16> args{y.data(),   lse.data(), q.data(), k.data(), k.data(),           starts.data(),
+                                 kSequences, kHeads,     kKvHeads, kHeadDim, 0.17677669529663687};
   for (auto _ : state) cpu::attention(args);
 }
 BENCHMARK(attention_forward);

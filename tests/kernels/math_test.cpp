@@ -50,7 +50,8 @@ TEST_CASE("exponential in float errs by less than 1.5 units in the last place") 
 
 TEST_CASE("exponential in double errs by less than 1.5 units in the last place") {
   double worst = 0;
-  for (double x = -745.0; x < 709.7; x += 0.00737) worst = std::max(worst, double_ulps(exponential(x), std::exp(static_cast<long double>(x))));
+  for (double x = -745.0; x < 709.7; x += 0.00737)
+    worst = std::max(worst, double_ulps(exponential(x), std::exp(static_cast<long double>(x))));
   CHECK(worst < 1.5);
   CHECK(exponential(0.0) == 1.0);
   CHECK(exponential(-kInfinity) == 0.0);

@@ -71,7 +71,7 @@ void check_product(const Shape& s, Layout a_layout, Layout b_layout, int64_t k_t
   CHECK(equal);
 }
 
-const Shape kShapes[] = {{1, 1, 1},   {1, 20, 128}, {3, 16, 17},  {7, 15, 5},    {8, 48, 256}, {9, 49, 257},
+const Shape kShapes[] = {{1, 1, 1},   {1, 20, 128},  {3, 16, 17},   {7, 15, 5},     {8, 48, 256}, {9, 49, 257},
                          {4, 33, 64}, {13, 100, 31}, {97, 17, 300}, {110, 70, 600}, {2, 130, 515}};
 
 }  // namespace
@@ -173,8 +173,10 @@ TEST_CASE("block scales multiply sums of 128 products") {
       float sum = 0;
       for (int64_t block = 0; block < blocks; ++block) {
         const float* x = a.plain.data() + r * k + block * 128;
-        const float partial = chain<float>(x, b.plain.data() + j * k + block * 128, std::min<int64_t>(128, k - block * 128), 0, 0.0f);
-        const float scale = a_scales[static_cast<size_t>(r * blocks + block)] * b_scales[static_cast<size_t>(j / 128 * blocks + block)];
+        const float partial =
+            chain<float>(x, b.plain.data() + j * k + block * 128, std::min<int64_t>(128, k - block * 128), 0, 0.0f);
+        const float scale =
+            a_scales[static_cast<size_t>(r * blocks + block)] * b_scales[static_cast<size_t>(j / 128 * blocks + block)];
         sum = std::fma(partial, scale, sum);
       }
       want.push_back(sum * 0.75f);
@@ -192,8 +194,10 @@ TEST_CASE("a row of C depends on its own row of A alone, on no split, and on no 
     std::vector<float> c(static_cast<size_t>(rows * n));
     MatmulArgs args{.a = row_major(static_cast<const void*>(a.data() + first * k), DType::bf16, rows, k),
                     .c = row_major(static_cast<void*>(c.data()), DType::f32, rows, n)};
-    if (use_packed) args.packed = &packed;
-    else args.b = bv;
+    if (use_packed)
+      args.packed = &packed;
+    else
+      args.b = bv;
     cpu::matmul(args);
     return c;
   };
@@ -213,7 +217,8 @@ TEST_CASE("a row of C depends on its own row of A alone, on no split, and on no 
 TEST_CASE("large products are split without a change") {
   // Enough work for several threads, and enough of B for several blocks of panels.
   const int64_t m = 40, n = 1500, k = 1100;
-  const auto a = values<float>(m * k, 16), b = values<bf16>(n * k, 17);
+  const auto a = values<float>(m * k, 16);
+  const auto b = values<bf16>(n * k, 17);
   const auto product = [&] {
     std::vector<float> c(static_cast<size_t>(m * n));
     cpu::matmul({.a = row_major(static_cast<const void*>(a.data()), DType::f32, m, k),
@@ -227,8 +232,34 @@ TEST_CASE("large products are split without a change") {
     CHECK(same_bits(serial, product()));
   }
   std::vector<float> last(k);
-  for (int64_t i = 0; i < k; ++i) last[static_cast<size_t>(i)] = static_cast<float>(b[static_cast<size_t>((n - 1) * k + i)]);
+  for (int64_t i = 0; i < k; ++i)
+    last[static_cast<size_t>(i)] = static_cast<float>(b[static_cast<size_t>((n - 1) * k + i)]);
   CHECK(serial.back() == chain<float>(a.data() + (m - 1) * k, last.data(), k, 0, 0.0f));
+}
+
+TEST_CASE("a piece of C writes its own columns only") {
+  // Three rows on four threads are split over columns, in pieces that are no multiple of a tile.
+  const int64_t m = 3, n = 16 * 13, k = 9000;
+  const auto a = values<float>(m * k, 20), b = values<float>(n * k, 21);
+  const auto product = [&] {
+    std::vector<float> c(static_cast<size_t>(m * n), 1.0f);
+    MatmulArgs args{.a = row_major(static_cast<const void*>(a.data()), DType::f32, m, k),
+                    .b = row_major(static_cast<const void*>(b.data()), DType::f32, n, k),
+                    .c = row_major(static_cast<void*>(c.data()), DType::f32, m, n)};
+    args.accumulate = true;
+    cpu::matmul(args);
+    return c;
+  };
+  const auto serial = product();
+  const Threads scope(4);
+  for (int i = 0; i < 10; ++i) REQUIRE(same_bits(serial, product()));
+  std::vector<float> c(static_cast<size_t>(m * n), -1.0f);
+  const PackedMatrix packed = pack(row_major(static_cast<const void*>(b.data()), DType::f32, n, k));
+  const MatmulArgs args{.a = row_major(static_cast<const void*>(a.data()), DType::f32, m, k),
+                        .packed = &packed,
+                        .c = row_major(static_cast<void*>(c.data()), DType::f32, m, n)};
+  cpu::matmul_piece({&args, packed.panels.data() + 4 * 16 * k, 0, m, 4, 8, n});
+  for (int64_t j = 0; j < n; ++j) REQUIRE((c[static_cast<size_t>(j)] != -1.0f) == (j >= 64 && j < 128));
 }
 
 TEST_CASE("empty products") {

@@ -49,8 +49,10 @@ bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
 /// Unit roundoff of a storage type.
 template <class T>
 double unit() {
-  return dtype_of<T>() == DType::f64 ? 0x1p-53 : dtype_of<T>() == DType::f32 ? 0x1p-24
-         : dtype_of<T>() == DType::f16 ? 0x1p-11 : 0x1p-8;
+  return dtype_of<T>() == DType::f64   ? 0x1p-53
+         : dtype_of<T>() == DType::f32 ? 0x1p-24
+         : dtype_of<T>() == DType::f16 ? 0x1p-11
+                                       : 0x1p-8;
 }
 
 /// Sets the threads of this thread for a scope.

@@ -63,8 +63,11 @@ TEST_CASE("gradients of several uses add up") {
 TEST_CASE("a gradient that two tensors share is not changed through one of them") {
   Tensor x = leaf({1.0}), w = leaf({1.0});
   const Tensor a = mul(x, constant({2.0}, {1})), b = mul(w, constant({3.0}, {1}));
-  // The sum hands one and the same gradient to a and b; a then gets more from its second use.
-  const Tensor y = add(mul(a, constant({10.0}, {1})), add(a, b));
+  // The walk goes from the last created to the first: the sum hands one and the same gradient to a and b, then a gets
+  // more from its other use.
+  const Tensor other = mul(a, constant({10.0}, {1}));
+  const Tensor both = add(a, b);
+  const Tensor y = add(other, both);
   backward(y, ones_like(y));
   CHECK(x.grad().to_doubles() == Values{22.0});
   CHECK(w.grad().to_doubles() == Values{3.0});

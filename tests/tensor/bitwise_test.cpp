@@ -12,8 +12,7 @@ using namespace test;
 /// log p of every drawn token by the trainer, all sequences packed into one pass, candidate sets replayed.
 std::map<uint64_t, std::vector<uint32_t>> trainer_bits(const Model& model, const kernels::NumericProfile& profile,
                                                        const std::vector<GenerateRequest>& requests,
-                                                       const std::map<uint64_t, Finished>& finished,
-                                                       bool candidates) {
+                                                       const std::map<uint64_t, Finished>& finished, bool candidates) {
   const NoGrad no_grad;
   PackedSequences packed;
   std::vector<int64_t> rows;
@@ -75,9 +74,8 @@ TEST_CASE("the engine records the trainer's own log-probabilities", "[bitwise]")
   uint64_t seed = 20;
   for (const TransformerConfig& config : configs) {
     const Model model = make_model(config, ++seed);
-    for (const kernels::SamplingRule rule :
-         {kernels::SamplingRule{1.0, 1.0, 0}, kernels::SamplingRule{0.6, 1.0, 0}, kernels::SamplingRule{1.0, 0.9, 0},
-          kernels::SamplingRule{0.6, 0.9, 5}}) {
+    for (const kernels::SamplingRule rule : {kernels::SamplingRule{1.0, 1.0, 0}, kernels::SamplingRule{0.6, 1.0, 0},
+                                             kernels::SamplingRule{1.0, 0.9, 0}, kernels::SamplingRule{0.6, 0.9, 5}}) {
       INFO(name << ", page " << page_size << ", vocabulary " << config.vocabulary << ", T " << rule.temperature
                 << ", top-p " << rule.top_p);
       check_bitwise(model, plain_profile(name), rule, limits);

@@ -56,9 +56,7 @@ inline kernels::NumericProfile plain_profile(const std::string& name) {
   kernels::NumericProfile p;
   p.name = name;
   p.output = name == "fp32" ? DType::f32 : name == "bf16" ? DType::bf16 : DType::f16;
-  p.kv_cache = name == "fp32"   ? kernels::Format::fp32
-               : name == "bf16" ? kernels::Format::bf16
-                                : kernels::Format::fp16;
+  p.kv_cache = name == "fp32" ? kernels::Format::fp32 : name == "bf16" ? kernels::Format::bf16 : kernels::Format::fp16;
   p.weight.format = p.activation.format = p.kv_cache;
   return p;
 }

@@ -1,10 +1,11 @@
 // What the engine records about its draws, and that scoring and decoding agree in every numeric profile.
+#include "tensor/engine_records.h"
+
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <limits>
 #include <set>
 
-#include "tensor/engine_records.h"
 #include "tests/tensor/engine_fixture.h"
 
 namespace motley {
@@ -92,7 +93,8 @@ TEST_CASE("entry i belongs to token i, the first one included", "[engine]") {
       {0.04, 0.9, 0.04, 0.02}, {0.2, 0.2, 0.5, 0.1}, {0.6, 0.2, 0.1, 0.1}, {0.25, 0.25, 0.25, 0.25}};
   const auto weights = sampler_weights(chain_model(probability), plain_profile("fp32"));
   Engine engine(weights, {1, 4, 64});
-  // eps of the norm (1e-6 against a mean square of 1/4) and float rounding: 1e-5 relative to log-probabilities of order 1.
+  // eps of the norm (1e-6 against a mean square of 1/4) and float rounding: 1e-5 relative to log-probabilities of
+  // order 1.
   const auto score = engine.score({{0, 1, 2, 3}}, 1.0)[0];
   REQUIRE(score.size() == 3);
   CHECK(score[0] == Approx(std::log(0.9)).margin(2e-5));
@@ -162,8 +164,9 @@ TEST_CASE("a truncated draw records its candidates whatever is asked for", "[eng
   const Model model = make_model(odd_untied(), 75);
   const auto weights = sampler_weights(model, plain_profile("bf16"));
   const auto kind = GENERATE(RecordKind::sampled, RecordKind::candidates, RecordKind::top_k, RecordKind::full);
-  const kernels::SamplingRule rule = GENERATE(kernels::SamplingRule{1.0, 0.7, 0}, kernels::SamplingRule{0.8, 1.0, 4},
-                                              kernels::SamplingRule{1.0, 0.9999999, 0}, kernels::SamplingRule{1, 1, 99});
+  const kernels::SamplingRule rule =
+      GENERATE(kernels::SamplingRule{1.0, 0.7, 0}, kernels::SamplingRule{0.8, 1.0, 4},
+               kernels::SamplingRule{1.0, 0.9999999, 0}, kernels::SamplingRule{1, 1, 99});
   GenerateRequest request = make_request(1, 6, 25, model.config.vocabulary, rule);
   request.record = kind;
   request.record_top_k = 2;

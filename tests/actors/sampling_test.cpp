@@ -1,0 +1,239 @@
+// Sampler, router and weight plane, each with the test in the place of its peers.
+#include <catch2/catch.hpp>
+
+#include "actors/router.h"
+#include "actors/sampler.h"
+#include "actors/system.h"
+#include "actors/weight_plane.h"
+#include "tests/actors/tiny_run.h"
+
+namespace motley::actors {
+namespace {
+
+constexpr std::chrono::seconds kLimit{20};
+
+struct Stage {
+  Experiment experiment;
+  FleetPtr fleet;
+  StartingPointPtr point;
+  TemporaryFolder folder;
+  SystemConfig config{SystemOptions{.threads = 1}};
+  caf::actor_system system{config};
+  caf::scoped_actor self{system};
+
+  explicit Stage(Experiment wanted) : experiment(std::move(wanted)) {
+    Recorder recorder;
+    const StopRequest stop{0};
+    std::tie(fleet, point) = prepare({experiment, folder.path(), {}, {}}, recorder, stop);
+  }
+  caf::actor me() { return caf::actor_cast<caf::actor>(self); }
+  WeightsPtr weights(uint64_t version) const {
+    return std::make_shared<SamplerWeights>(fleet->model, point->parameters, fleet->profile("trainer"), version);
+  }
+  ParametersPtr snapshot() const { return std::make_shared<const Parameters>(point->parameters.clone()); }
+  /// The next message of that kind; fails after kLimit.
+  template <class... Types>
+  std::tuple<Types...> expect() {
+    std::optional<std::tuple<Types...>> result;
+    self->receive([&](const Types&... values) { result.emplace(values...); },
+                  caf::after(kLimit) >> [] { FAIL("nothing came"); });
+    return *result;
+  }
+  void end(const caf::actor& actor) {
+    self->send_exit(actor, caf::exit_reason::user_shutdown);
+    self->wait_for(actor);
+  }
+};
+
+GenerateRequestsPtr request(const Stage& stage, uint64_t id, int64_t tokens) {
+  auto requests = std::make_shared<std::vector<GenerateRequest>>(1);
+  GenerateRequest& request = requests->front();
+  request.id = id;
+  request.tokens = stage.fleet->tokenizer.encode("1+1=");
+  request.max_new_tokens = tokens;
+  request.key.seed = 4;
+  return requests;
+}
+
+TEST_CASE("a sampler refuses weights that are not what was announced") {
+  for (const bool wrong_version : {false, true}) {
+    Stage stage(tiny_experiment(true));
+    const caf::actor replica = stage.self->spawn<caf::detached>(sampler, stage.fleet, 0, 0, stage.me(), stage.me());
+    stage.self->monitor(replica);
+    stage.expect<Subscribe>();
+    const WeightsPtr weights = stage.weights(3);
+    const uint64_t digest = weights_digest(*weights);
+    stage.self->send(replica, SwapWeights{wrong_version ? 4u : 3u, wrong_version ? digest : digest + 1}, weights);
+    const auto [death] = stage.expect<caf::down_msg>();
+    CHECK(cause_text(stage.system, death.reason).find("not what the weight plane announced") != std::string::npos);
+  }
+}
+
+TEST_CASE("weights change in the middle of an answer: every token carries its version, chunks arrive on the way") {
+  Stage stage(tiny_experiment(true));
+  std::atomic<int64_t> seen{-1};
+  std::atomic<bool> go{false};
+  stage.fleet->hooks.before_step = [&](const std::string&, uint64_t, int64_t step) {
+    seen = step;
+    while (step == 20 && !go) std::this_thread::yield();
+  };
+  const caf::actor replica = stage.self->spawn<caf::detached>(sampler, stage.fleet, 0, 0, stage.me(), stage.me());
+  stage.expect<Subscribe>();
+  for (const uint64_t version : {0, 7}) {
+    const WeightsPtr weights = stage.weights(version);
+    if (version == 7) {
+      stage.self->send(replica, Decode{1}, request(stage, 5, 40));
+      while (seen < 20) std::this_thread::yield();
+    }
+    stage.self->send<caf::message_priority::high>(replica, SwapWeights{version, weights_digest(*weights)}, weights);
+    if (version == 0) {
+      CHECK(std::get<0>(stage.expect<WeightsLive>()).version == 0);
+      stage.expect<ReplicaReady>();
+    }
+  }
+  go = true;
+  TokenRecords records;
+  int chunks = 0;
+  for (FinishReason finish = FinishReason::none; finish == FinishReason::none;) {
+    const auto [done, outputs] = stage.expect<Decoded, StepOutputsPtr>();
+    REQUIRE(outputs->size() == 1);
+    CHECK(done.tokens == outputs->front().records.size());
+    records.append(outputs->front().records);
+    finish = outputs->front().finish;
+    ++chunks;
+  }
+  CHECK(chunks == 3);  // 16, 16 and 8 tokens
+  REQUIRE(records.size() == 40);
+  CHECK(records.versions.front() == 0);
+  CHECK(records.versions[20] == 0);  // the step that was under way
+  CHECK(records.versions[21] == 7);
+  CHECK(std::is_sorted(records.versions.begin(), records.versions.end()));
+  stage.end(replica);
+}
+
+TEST_CASE("a sampler measures its capacity with full slots, and fails a session that can never run alone") {
+  Stage stage(tiny_experiment(true));
+  const caf::actor replica = stage.self->spawn<caf::detached>(sampler, stage.fleet, 3, 0, stage.me(), stage.me());
+  stage.expect<Subscribe>();
+  const WeightsPtr weights = stage.weights(0);
+  stage.self->send(replica, SwapWeights{0, weights_digest(*weights)}, weights);
+  CHECK(std::get<0>(stage.expect<ReplicaReady>()).replica == 3);
+  stage.self->send(replica, Calibrate{});
+  const auto [measured] = stage.expect<Calibrated>();
+  CHECK(measured.tokens == 8 * 4);  // slots times max_tokens
+  CHECK(measured.busy_ns > 0);
+  const GenerateRequestsPtr wrong = request(stage, 1, 4);
+  wrong->front().tokens = {1000000};
+  stage.self->send(replica, Decode{1}, wrong);
+  const auto [done, outputs] = stage.expect<Decoded, StepOutputsPtr>();
+  CHECK(outputs->front().finish == FinishReason::failed);
+  CHECK_FALSE(outputs->front().error.empty());
+  stage.end(replica);
+}
+
+StepOutputsPtr output(uint64_t session, std::vector<int32_t> tokens, FinishReason finish) {
+  auto outputs = std::make_shared<std::vector<StepOutput>>(1);
+  outputs->front().id = session;
+  outputs->front().finish = finish;
+  TokenRecords& records = outputs->front().records;
+  for (const int32_t token : tokens) {
+    records.tokens.push_back(token);
+    records.log_q.push_back(-1);
+    records.versions.push_back(0);
+    records.offsets.push_back(0);
+    records.log_tail.push_back(0);
+  }
+  return outputs;
+}
+
+TEST_CASE("the router continues a session from its tokens under a new attempt, once") {
+  Experiment experiment = tiny_experiment(false);
+  experiment.samplers[0].replicas = 2;
+  Stage stage(experiment);
+  // One actor plays both replicas, the supervisor and the environment.
+  const caf::actor routing = stage.self->spawn(router, stage.fleet, stage.me());
+  for (const uint64_t replica : {0, 1}) stage.self->send(routing, ReplicaReady{replica, 0});
+  stage.expect<FleetReady>();
+  auto sessions = std::make_shared<std::vector<SessionRequest>>();
+  for (const uint64_t id : {0, 1})
+    sessions->push_back({.session = id, .tokens = {1, 2}, .max_tokens = 10, .random_session = 100 + id});
+  stage.self->send(routing, OpenSessions{2}, SessionRequestsPtr(sessions));
+  for (const uint64_t id : {0, 1}) {  // one to each replica
+    const auto [message, requests] = stage.expect<Decode, GenerateRequestsPtr>();
+    REQUIRE(requests->size() == 1);
+    CHECK(requests->front().id == id);
+    CHECK(requests->front().key.session == 100 + id);
+    CHECK(requests->front().key.attempt == 0);
+  }
+  stage.self->send(routing, Decoded{.replica = 0}, output(0, {7, 8}, FinishReason::none));
+  stage.self->send(routing, ReplicaLost{0, "first"});
+  const auto [message, requests] = stage.expect<Decode, GenerateRequestsPtr>();
+  REQUIRE(requests->size() == 1);
+  CHECK(requests->front().tokens == std::vector<int32_t>{1, 2, 7, 8});
+  CHECK(requests->front().max_new_tokens == 8);
+  CHECK(requests->front().key.attempt == 1);
+
+  stage.self->send(routing, ReplicaLost{1, "second"});  // no replica is left: session 1 waits, session 0 fails
+  const auto [finished, failures] = stage.expect<SessionsFinished, FinishedSessionsPtr>();
+  REQUIRE(failures->size() == 1);
+  CHECK(failures->front().session == 0);
+  CHECK(failures->front().finish == FinishReason::failed);
+  CHECK(failures->front().failure.find("second") != std::string::npos);
+  CHECK(failures->front().records.tokens == std::vector<int32_t>{7, 8});
+
+  stage.self->send(routing, ReplicaReady{0, 0});
+  const auto again = std::get<1>(stage.expect<Decode, GenerateRequestsPtr>());
+  REQUIRE(again->size() == 1);
+  CHECK(again->front().id == 1);
+  stage.self->send(routing, Decoded{.replica = 0, .tokens = 1, .busy_ns = 5}, output(1, {9}, FinishReason::stop));
+  const auto [last, done] = stage.expect<SessionsFinished, FinishedSessionsPtr>();
+  CHECK(done->front().attempt == 1);
+  CHECK(done->front().finish == FinishReason::stop);
+  stage.end(routing);
+}
+
+TEST_CASE("a weight plane that is behind quantizes the newest version only") {
+  Stage stage(tiny_experiment(true));
+  std::atomic<bool> open{false};
+  // The only worker of the system is held until every message lies in the plane's mailbox.
+  const caf::actor gate = stage.self->spawn([&open](caf::event_based_actor*) -> caf::behavior {
+    return {[&open](DecodeTick) {
+      while (!open) std::this_thread::yield();
+    }};
+  });
+  const caf::actor plane = stage.self->spawn(weight_plane, stage.fleet);
+  stage.self->send(plane, Subscribe{0, 0});
+  stage.self->send(gate, DecodeTick{});
+  for (const uint64_t version : {1, 2, 3}) stage.self->send(plane, Publish{version, true}, stage.snapshot());
+  open = true;
+  const auto [swap, weights] = stage.expect<SwapWeights, WeightsPtr>();
+  // The first may have been under way before the gate closed; nothing between it and the newest is.
+  const bool early = swap.version == 1;
+  const SwapWeights newest = early ? std::get<0>(stage.expect<SwapWeights, WeightsPtr>()) : swap;
+  CHECK(newest.version == 3);
+  CHECK(weights->version() == swap.version);
+  CHECK(weights_digest(*weights) == swap.digest);
+  stage.end(plane);
+  stage.end(gate);
+}
+
+TEST_CASE("lock-step: a version is published when every replica has it, also one that came late") {
+  Experiment experiment = tiny_experiment(false);
+  experiment.samplers[0].replicas = 2;
+  Stage stage(experiment);
+  const caf::actor plane = stage.self->spawn(weight_plane, stage.fleet);
+  stage.self->send(plane, Publish{0, true}, stage.snapshot());
+  stage.self->send(plane, Subscribe{0, 0});
+  stage.expect<SwapWeights, WeightsPtr>();
+  stage.self->send(plane, WeightsLive{0, 0});
+  stage.self->send(plane, Subscribe{1, 0});
+  bool early = false;
+  stage.self->receive([&](const Published&) { early = true; }, [](const SwapWeights&, const WeightsPtr&) {});
+  CHECK_FALSE(early);
+  stage.self->send(plane, WeightsLive{1, 0});
+  CHECK(std::get<0>(stage.expect<Published>()).version == 0);
+  stage.end(plane);
+}
+
+}  // namespace
+}  // namespace motley::actors

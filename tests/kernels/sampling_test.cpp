@@ -1,0 +1,176 @@
+#include "kernels/sampling.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "kernels/head.h"
+#include "kernels/math.h"
+#include "tests/kernels/values.h"
+
+namespace motley::kernels {
+namespace {
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+
+Draw draw(const std::vector<float>& logits, const SamplingRule& rule, double uniform) {
+  std::vector<float> scaled;
+  return cpu::draw_token(logits.data(), static_cast<int64_t>(logits.size()), rule, uniform, scaled);
+}
+
+/// The candidate set by full sorting.
+std::vector<int32_t> naive_candidates(const std::vector<float>& logits, const SamplingRule& rule) {
+  std::vector<float> z;
+  for (const float x : logits) z.push_back(x / static_cast<float>(rule.temperature));
+  std::vector<int32_t> ids(z.size());
+  std::iota(ids.begin(), ids.end(), 0);
+  std::stable_sort(ids.begin(), ids.end(), [&](int32_t a, int32_t b) { return z[a] > z[b]; });
+  if (rule.top_k > 0 && rule.top_k < static_cast<int32_t>(ids.size())) ids.resize(static_cast<size_t>(rule.top_k));
+  const float largest = z[ids[0]];
+  double total = 0, mass = 0;
+  auto ascending = ids;
+  std::sort(ascending.begin(), ascending.end());
+  for (const int32_t id : ascending) total += exponential(z[id] - largest);
+  size_t keep = 0;
+  while (keep < ids.size() && (mass < rule.top_p * total || rule.top_p >= 1))
+    mass += exponential(z[ids[keep++]] - largest);
+  ids.resize(keep);
+  std::sort(ids.begin(), ids.end());
+  return ids;
+}
+
+}  // namespace
+
+TEST_CASE("greedy takes the first largest logit, log_q at temperature 1") {
+  const Draw greedy = draw({1, 3, 2, 3}, {.temperature = 0, .top_p = 0.5, .top_k = 2}, 0.99);
+  CHECK(greedy.id == 1);
+  CHECK(greedy.candidates.empty());
+  CHECK(greedy.log_q == Approx(3 - std::log(std::exp(1) + 2 * std::exp(3) + std::exp(2))).epsilon(1e-6));
+}
+
+TEST_CASE("inverse CDF over ascending ids") {
+  const std::vector<float> logits{std::log(1.0f), std::log(2.0f), std::log(4.0f), std::log(1.0f)};
+  CHECK(draw(logits, {}, 1e-12).id == 0);
+  CHECK(draw(logits, {}, 0.124).id == 0);
+  CHECK(draw(logits, {}, 0.126).id == 1);
+  CHECK(draw(logits, {}, 0.374).id == 1);
+  CHECK(draw(logits, {}, 0.376).id == 2);
+  CHECK(draw(logits, {}, 0.874).id == 2);
+  CHECK(draw(logits, {}, 0.876).id == 3);
+  CHECK(draw(logits, {}, 1.0 - 0x1p-53).id == 3);
+  CHECK(draw(logits, {}, 0.5).candidates.empty());
+}
+
+TEST_CASE("frequencies are the probabilities") {
+  const std::vector<float> logits{0.3f, -1.0f, 2.0f, 0.0f, 1.0f};
+  for (const SamplingRule rule : {SamplingRule{0.7, 1.0, 0}, SamplingRule{1.5, 0.9, 0}, SamplingRule{1.0, 1.0, 2}}) {
+    std::vector<double> seen(5), p(5);
+    const auto support = naive_candidates(logits, rule);
+    double total = 0;
+    for (const int32_t id : support) total += p[id] = std::exp(logits[id] / rule.temperature);
+    constexpr int kDraws = 10000;  // an even grid of uniforms: each id errs by at most its two ends
+    for (int i = 0; i < kDraws; ++i) {
+      const Draw one = draw(logits, rule, (i + 0.5) / kDraws);
+      seen[one.id] += 1.0 / kDraws;
+      REQUIRE(one.log_q == Approx(std::log(p[one.id] / total)).margin(1e-6));
+    }
+    for (int id = 0; id < 5; ++id) CHECK(std::fabs(seen[id] - p[id] / total) <= 2.0 / kDraws);
+  }
+}
+
+TEST_CASE("candidate sets: the id that crosses is in, ties go to lower ids") {
+  const std::vector<float> even(8, 1.0f);
+  CHECK(draw(even, {.top_p = 0.5}, 0.3).candidates == std::vector<int32_t>{0, 1, 2, 3});
+  CHECK(draw(even, {.top_p = 0.51}, 0.3).candidates == std::vector<int32_t>{0, 1, 2, 3, 4});
+  CHECK(draw(even, {.top_k = 3}, 0.3).candidates == std::vector<int32_t>{0, 1, 2});
+  CHECK(draw(even, {.top_p = 0.5, .top_k = 3}, 0.3).candidates == std::vector<int32_t>{0, 1});
+  CHECK(draw(even, {.top_k = 100}, 0.3).candidates.size() == 8);
+  CHECK(draw({0, 5, 0, 5}, {.top_p = 0.7}, 0.9).candidates == std::vector<int32_t>{1, 3});
+  CHECK(draw({0, 50, 0, 5}, {.top_p = 1e-9}, 0.9).candidates == std::vector<int32_t>{1});
+  CHECK(draw({0, 50, 0, 5}, {.top_p = 1e-9}, 0.9).log_q == 0.0f);
+}
+
+TEST_CASE("candidate sets agree with full sorting, for small and large vocabularies") {
+  for (const int64_t vocabulary : {1, 2, 20, 63, 64, 65, 600, 20000}) {
+    for (uint64_t seed = 0; seed < 6; ++seed) {
+      auto logits = values<float>(vocabulary, seed, seed % 2 == 0 ? 8.0 : 0.5);
+      if (seed >= 4)
+        for (float& x : logits) x = std::round(x);  // many ties
+      for (const double top_p : {0.1, 0.7, 0.99, 0.999999, 1.0}) {
+        for (const int32_t top_k : {0, 1, 10, 100}) {
+          if (top_p == 1.0 && top_k == 0) continue;
+          const SamplingRule rule{1.3, top_p, top_k};
+          const Draw one = draw(logits, rule, 0.77);
+          REQUIRE(one.candidates == naive_candidates(logits, rule));
+          REQUIRE(std::binary_search(one.candidates.begin(), one.candidates.end(), one.id));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("log_q is the head's log_p, bit for bit") {
+  const int64_t width = 24;
+  for (const int64_t vocabulary : {20, 301}) {
+    const auto hidden = values<bf16>(width, 1, 1.5), weight = values<bf16>(vocabulary * width, 2);
+    // The head's raw products: with one hidden row and temperature 1, log p of every id plus lse are not exact, so the
+    // logits are made as the head makes them.
+    std::vector<float> logits;
+    for (int64_t v = 0; v < vocabulary; ++v) {
+      float sum = 0;
+      for (int64_t c = 0; c < width; ++c)
+        sum = std::fma(static_cast<float>(hidden[c]), static_cast<float>(weight[v * width + c]), sum);
+      logits.push_back(sum);
+    }
+    for (const SamplingRule rule : {SamplingRule{1.0, 1.0, 0}, SamplingRule{0.6, 1.0, 0}, SamplingRule{0.6, 0.9, 0},
+                                    SamplingRule{1.7, 0.99, 18}}) {
+      for (const double uniform : {0.01, 0.3, 0.6, 0.97}) {
+        const Draw one = draw(logits, rule, uniform);
+        const std::vector<int64_t> offsets{0, 1}, candidate_offsets{0, static_cast<int64_t>(one.candidates.size())};
+        float log_p;
+        cpu::head<bf16>({hidden.data(),
+                         weight.data(),
+                         1,
+                         width,
+                         vocabulary,
+                         rule.temperature,
+                         {offsets.data(), &one.id},
+                         one.candidates.empty() ? IdLists{} : IdLists{candidate_offsets.data(), one.candidates.data()},
+                         &log_p,
+                         nullptr,
+                         nullptr,
+                         nullptr});
+        CHECK(std::bit_cast<uint32_t>(log_p) == std::bit_cast<uint32_t>(one.log_q));
+      }
+    }
+  }
+}
+
+TEST_CASE("-inf is never drawn; NaN, +inf and no finite logit are refused") {
+  const std::vector<float> logits{-kInf, 0.0f, -kInf, 1.0f, -kInf};
+  for (const SamplingRule rule : {SamplingRule{}, SamplingRule{1.0, 0.999, 0}, SamplingRule{1.0, 1.0, 4}}) {
+    for (const double uniform : {0x1p-53, 0.2, 0.5, 1.0 - 0x1p-53}) {
+      const Draw one = draw(logits, rule, uniform);
+      CHECK((one.id == 1 || one.id == 3));
+      if (!one.candidates.empty()) CHECK(one.candidates == std::vector<int32_t>{1, 3});
+    }
+  }
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (const double temperature : {0.0, 1.0}) {
+    CHECK_THROWS_AS(draw({0.0f, nan}, {.temperature = temperature}, 0.5), std::runtime_error);
+    CHECK_THROWS_AS(draw({0.0f, kInf}, {.temperature = temperature}, 0.5), std::runtime_error);
+    CHECK_THROWS_AS(draw({-kInf, -kInf}, {.temperature = temperature}, 0.5), std::runtime_error);
+    CHECK_THROWS_AS(draw({}, {.temperature = temperature}, 0.5), std::runtime_error);
+  }
+}
+
+TEST_CASE("scaled ends as the logits divided by the temperature") {
+  const std::vector<float> logits{1.0f, 2.0f, -3.0f};
+  std::vector<float> scaled{9, 9, 9, 9, 9};
+  cpu::draw_token(logits.data(), 3, {.temperature = 0.3}, 0.5, scaled);
+  CHECK(scaled == std::vector<float>{1.0f / 0.3f, 2.0f / 0.3f, -3.0f / 0.3f});
+}
+
+}  // namespace motley::kernels
