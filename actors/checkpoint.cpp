@@ -57,11 +57,28 @@ std::string state_json(const AdamW::State* optimizer, const RunState* state) {
   return out.dump(2) + "\n";
 }
 
+uint64_t whole_number(const json& run, const char* key, uint64_t most) {
+  const json& value = run.at(key);
+  if (!value.is_number_unsigned() || value.get<uint64_t>() > most)
+    throw std::runtime_error(std::string("state.json: ") + key + " is no whole number of at most " +
+                          std::to_string(most) + ": " + value.dump());
+  return value.get<uint64_t>();
+}
+
+double optimizer_number(const std::string& name, const json& value) {
+  const std::string text = value.get<std::string>();
+  char* end = nullptr;
+  const double number = std::strtod(text.c_str(), &end);
+  if (text.empty() || end != text.c_str() + text.size())
+    throw std::runtime_error("state.json: " + name + " is no number: \"" + text + "\"");
+  return number;
+}
+
 RunState run_state(const json& run) {
   RunState state;
-  state.version = run.at("version").get<uint64_t>();
-  state.next_prompt = run.at("next_prompt").get<uint64_t>();
-  state.attempt = run.at("attempt").get<uint32_t>();
+  state.version = whole_number(run, "version", 1'000'000'000);  // as many as run.updates allows
+  state.next_prompt = whole_number(run, "next_prompt", uint64_t{1} << 53);
+  state.attempt = static_cast<uint32_t>(whole_number(run, "attempt", INT32_MAX));
   if (run.contains("extra")) state.extra = run.at("extra").get<std::map<std::string, std::string>>();
   return state;
 }
@@ -101,13 +118,18 @@ Checkpoint load_checkpoint(const fs::path& folder) {
     LoadedModel model = load_model(folder);
     Checkpoint checkpoint{std::move(model.config), std::move(model.parameters), {}, {}, {}};
     checkpoint.tokenizer = envs::Tokenizer::from_json(read_text(folder / "tokenizer.json"));
+    if (checkpoint.tokenizer.size() > checkpoint.config.vocabulary)
+      throw std::runtime_error("tokenizer.json has " + std::to_string(checkpoint.tokenizer.size()) +
+                               " symbols, but the model a vocabulary of " +
+                               std::to_string(checkpoint.config.vocabulary));
     if (!fs::exists(folder / "state.json")) return checkpoint;
-    const json state = json::parse(read_text(folder / "state.json"));
+    const json state = json::parse(read_text(folder / "state.json"), nullptr, false);
+    if (!state.is_object()) throw std::runtime_error("state.json is no JSON object; it may be cut short");
     if (state.contains("run")) checkpoint.state = run_state(state.at("run"));
     if (state.contains("optimizer")) {
       AdamW::State optimizer{read_tensors(folder / "optimizer.safetensors").tensors, {}};
       for (const auto& [name, value] : state.at("optimizer").items())
-        optimizer.numbers[name] = std::strtod(value.get<std::string>().c_str(), nullptr);
+        optimizer.numbers[name] = optimizer_number(name, value);
       checkpoint.optimizer = std::move(optimizer);
     }
     return checkpoint;

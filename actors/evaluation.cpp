@@ -11,6 +11,7 @@ namespace {
 struct Reply {
   std::vector<int32_t> tokens;
   FinishReason finish = FinishReason::none;
+  std::string error;
 };
 
 /// Decodes every (problem, sample); the reply of sample s of problem p is entry p * samples + s. Empty when stopped.
@@ -34,8 +35,9 @@ std::vector<Reply> decode_all(const std::vector<envs::TaskMix::Pick>& problems, 
     generate.vocabulary = tokenizer.size();
     try {
       engine.submit(std::move(generate));
-    } catch (const std::invalid_argument&) {  // a prompt that the model has no room for
+    } catch (const std::invalid_argument& error) {  // a prompt that the model has no room for
       replies[i].finish = FinishReason::failed;
+      replies[i].error = error.what();
     }
   }
   while (!engine.idle()) {
@@ -44,6 +46,7 @@ std::vector<Reply> decode_all(const std::vector<envs::TaskMix::Pick>& problems, 
       Reply& reply = replies[output.id];
       reply.tokens.insert(reply.tokens.end(), output.records.tokens.begin(), output.records.tokens.end());
       reply.finish = output.finish;
+      reply.error = output.error;
     }
   }
   return replies;
@@ -93,7 +96,10 @@ EvaluationResult evaluate(std::shared_ptr<const SamplerWeights> weights, const e
     for (size_t s = 0; s < static_cast<size_t>(request.samples); ++s) {
       const Reply& reply = replies[p * static_cast<size_t>(request.samples) + s];
       const auto reward = reward_of(tasks, problems[p], reply, tokenizer);
-      if (!reward) continue;
+      if (!reward) {
+        if (result.first_failure.empty()) result.first_failure = reply.error.empty() ? "no reward" : reply.error;
+        continue;
+      }
       ++valid;
       if (reward->value >= 1.0) ++right;
       rewards += reward->value;

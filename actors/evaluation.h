@@ -19,6 +19,7 @@ struct EvaluationResult {
   std::map<int64_t, double> pass_at;  // by k
   double mean_reward = 0, format_error = 0;
   int64_t prompts = 0, samples = 0, failed = 0;
+  std::string first_failure;  // of the failed samples, if there are any
 };
 /// Unbiased pass@k (arXiv 2107.03374) of c successes among n samples: 1 - C(n-c, k) / C(n, k); 1 when n - c < k.
 double pass_at_k(int64_t n, int64_t c, int64_t k);

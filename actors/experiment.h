@@ -25,8 +25,9 @@ struct RunOptions {
   int64_t threads = 0;            // compute threads of the process; 0: one per core
 };
 struct ModelOptions {
-  std::string path;          // a checkpoint folder; empty: a fresh model of the sizes below
-  TransformerConfig config;  // vocabulary comes from the tokenizer
+  std::string path;             // a checkpoint folder; empty: a fresh model of the sizes below
+  std::optional<int64_t> seed;  // of the starting weights and the warm start; absent: the run's
+  TransformerConfig config;     // vocabulary comes from the tokenizer
 };
 struct TaskOptions {
   std::string env;
@@ -98,6 +99,8 @@ struct Experiment {
   std::vector<SamplerGroupOptions> samplers;
   EvalOptions eval;
 
+  /// The seed of the starting weights and the warm start: runs that differ in their own seed alone can share a start.
+  uint64_t start_seed() const { return model.seed ? static_cast<uint64_t>(*model.seed) : seed; }
   /// The numeric profile of the trainer, and of a group ("trainer" resolved).
   kernels::NumericProfile trainer_profile() const;
   kernels::NumericProfile group_profile(const SamplerGroupOptions& group) const;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "actors/policy/prompt_ledger.h"
 #include "actors/warmstart.h"
 #include "actors/weight_history.h"
 #include "kernels/parallel.h"
@@ -10,7 +11,7 @@
 namespace motley::actors {
 namespace {
 
-std::shared_ptr<const envs::TaskMix> make_tasks(const Experiment& experiment) {
+std::shared_ptr<const envs::TaskMix> make_tasks(const Experiment& experiment, uint64_t seed) {
   std::vector<envs::TaskMix::Entry> entries;
   for (const TaskOptions& task : experiment.tasks) {
     const envs::TaskInfo* info = envs::find_task(task.env);
@@ -21,7 +22,7 @@ std::shared_ptr<const envs::TaskMix> make_tasks(const Experiment& experiment) {
     const std::string name = same == 0 ? task.env : task.env + "#" + std::to_string(same + 1);
     entries.push_back({name, info->make(task.options), task.weight});
   }
-  return std::make_shared<const envs::TaskMix>(std::move(entries), experiment.seed);
+  return std::make_shared<const envs::TaskMix>(std::move(entries), seed);
 }
 
 void check_symbols(const envs::Tokenizer& tokenizer, const envs::TaskMix& tasks, const std::filesystem::path& folder) {
@@ -30,6 +31,42 @@ void check_symbols(const envs::Tokenizer& tokenizer, const envs::TaskMix& tasks,
   for (const std::string& symbol : wanted.symbols())
     if (std::find(known.begin(), known.end(), symbol) == known.end())
       throw CheckpointError(folder.string() + ": its tokenizer has no symbol \"" + symbol + "\", which the tasks need");
+}
+
+/// A prompt that leaves no room for a reply is the user's mistake: every problem of a finite set is looked at, and
+/// enough of an endless one.
+void check_prompts(const Fleet& fleet) {
+  constexpr uint64_t kLookedAt = 256;
+  for (const envs::TaskMix::Entry& entry : fleet.tasks->entries()) {
+    for (const bool held_out : {false, true}) {
+      const uint64_t count = entry.task->epoch_size(held_out).value_or(kLookedAt);
+      for (uint64_t i = 0; i < count; ++i) {
+        const envs::Problem problem = entry.task->problem(fleet.experiment.seed, i, held_out);
+        const size_t tokens = fleet.tokenizer.encode(problem.prompt).size();
+        if (static_cast<int64_t>(tokens) < fleet.model.max_positions) continue;
+        throw envs::TaskError("task " + entry.name + ": a prompt of " + std::to_string(tokens) +
+                              " tokens leaves no room for a reply: model.max_positions is " +
+                              std::to_string(fleet.model.max_positions) + "; the prompt starts with \"" +
+                              problem.prompt.substr(0, 20) + "\"");
+      }
+    }
+  }
+}
+
+/// What a run goes on from must be whole before anything starts.
+void check_resumable(const Fleet& fleet, StartingPoint& start, const std::filesystem::path& folder) {
+  try {
+    const algos::LearnerConfig config = fleet.experiment.learner_config();
+    AdamW(start.parameters, config.optimizer, config.loss_scale).restore(*start.optimizer);
+    const auto unfinished = start.state.extra.find(kUnfinished);
+    if (unfinished == start.state.extra.end()) return;
+    for (const uint64_t prompt : numbers_from_text(unfinished->second)) {
+      if (prompt >= start.state.next_prompt)
+        throw std::runtime_error("state.json: prompt " + std::to_string(prompt) + " is unfinished, but not begun");
+    }
+  } catch (const std::exception& error) {
+    throw CheckpointError("checkpoint " + folder.string() + " cannot be used: " + error.what());
+  }
 }
 
 std::shared_ptr<StartingPoint> from_checkpoint(Fleet& fleet, const std::filesystem::path& folder, bool resume) {
@@ -47,6 +84,7 @@ std::shared_ptr<StartingPoint> from_checkpoint(Fleet& fleet, const std::filesyst
   start->optimizer = std::move(checkpoint.optimizer);
   start->history = take_history(*start->optimizer, fleet.model);
   fleet.attempt = start->state.attempt;
+  check_resumable(fleet, *start, folder);
   return start;
 }
 
@@ -56,7 +94,7 @@ std::shared_ptr<StartingPoint> fresh(Fleet& fleet) {
   fleet.model.vocabulary = fleet.tokenizer.size();
   fleet.model = fleet.model.resolved();
   auto start = std::make_shared<StartingPoint>();
-  start->parameters = Parameters::initialize(fleet.model, fleet.experiment.seed);
+  start->parameters = Parameters::initialize(fleet.model, fleet.experiment.start_seed());
   return start;
 }
 
@@ -86,7 +124,7 @@ std::pair<FleetPtr, StartingPointPtr> prepare(const RunRequest& request, RunObse
   fleet->folder = request.folder;
   fleet->stop_after = request.stop_after;
   fleet->resumed_from = request.resume;
-  fleet->tasks = make_tasks(request.experiment);
+  fleet->tasks = make_tasks(request.experiment, request.experiment.seed);
   StartingPointPtr start;
   if (request.resume) {
     start = from_checkpoint(*fleet, *request.resume, true);
@@ -95,6 +133,7 @@ std::pair<FleetPtr, StartingPointPtr> prepare(const RunRequest& request, RunObse
   } else {
     start = fresh(*fleet);
   }
+  check_prompts(*fleet);
   observer.started(start->parameters.count(), fleet->model.vocabulary, static_cast<int64_t>(start->state.version) + 1);
   const int64_t steps = request.experiment.warmstart.steps;
   if (request.resume || steps == 0) return {fleet, start};
@@ -104,7 +143,9 @@ std::pair<FleetPtr, StartingPointPtr> prepare(const RunRequest& request, RunObse
     loss = value;
     observer.warm_start(step, of, value, false);
   };
-  const bool cached = warm_start(fleet->experiment, *fleet->tasks, fleet->tokenizer, fleet->model, start->parameters,
+  constexpr uint64_t kWarmstart = 0x77617273746172ull;  // other problems, in another order, than the run will draw
+  const auto demonstrations = make_tasks(fleet->experiment, kernels::mix(fleet->experiment.start_seed(), kWarmstart));
+  const bool cached = warm_start(fleet->experiment, *demonstrations, fleet->tokenizer, fleet->model, start->parameters,
                                  progress, [&] { return stop.load() != 0; });
   if (cached) observer.warm_start(steps, steps, loss, true);
   return {fleet, start};

@@ -11,8 +11,6 @@
 namespace motley::actors {
 namespace {
 
-constexpr const char* kUnfinished = "unfinished";  // RunState::extra: prompts to issue again, besides the next ones
-
 /// The oldest version, behind the newest, that imposed staleness may ask for.
 size_t history_length(const Fleet& fleet) {
   int64_t length = 0;

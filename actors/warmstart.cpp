@@ -14,18 +14,24 @@ namespace {
 namespace fs = std::filesystem;
 using Demonstration = algos::Learner::Demonstration;
 
-Demonstration demonstration(const envs::Tokenizer& tokenizer, const std::string& prompt, const std::string& answer) {
+/// Throws std::invalid_argument: a character that no symbol covers, or no room for all of it.
+Demonstration demonstration(const envs::Tokenizer& tokenizer, int64_t max_positions, const std::string& prompt,
+                            const std::string& answer) {
   Demonstration out;
   out.tokens = tokenizer.encode(prompt);
   out.loss_mask.assign(out.tokens.size(), 0);
   for (const int32_t id : tokenizer.encode(answer)) out.tokens.push_back(id);
   out.tokens.push_back(tokenizer.eos());
   out.loss_mask.resize(out.tokens.size(), 1);
+  if (static_cast<int64_t>(out.tokens.size()) > max_positions)
+    throw std::invalid_argument(fmt::format("a demonstration of {} tokens is longer than model.max_positions, {}",
+                                            out.tokens.size(), max_positions));
   return out;
 }
 
 /// {"prompt", "answer"} lines of a user's file.
-std::vector<std::pair<std::string, std::string>> read_pairs(const std::string& file) {
+std::vector<std::pair<std::string, std::string>> read_pairs(const std::string& file, const envs::Tokenizer& tokenizer,
+                                                           int64_t max_positions) {
   std::ifstream in(file);
   if (!in) throw envs::TaskError(file + ": cannot be read (warmstart.data)");
   std::vector<std::pair<std::string, std::string>> pairs;
@@ -40,6 +46,11 @@ std::vector<std::pair<std::string, std::string>> read_pairs(const std::string& f
         throw envs::TaskError(where + "no text under \"" + key + "\"; wanted {\"prompt\": ..., \"answer\": ...}");
     if (row["prompt"].get<std::string>().empty()) throw envs::TaskError(where + "the prompt is empty");
     pairs.emplace_back(row["prompt"], row["answer"]);
+    try {
+      demonstration(tokenizer, max_positions, pairs.back().first, pairs.back().second);
+    } catch (const std::invalid_argument& error) {
+      throw envs::TaskError(where + error.what());
+    }
   }
   if (pairs.empty()) throw envs::TaskError(file + ": no pairs in it (warmstart.data)");
   return pairs;
@@ -49,10 +60,11 @@ std::vector<std::pair<std::string, std::string>> read_pairs(const std::string& f
 /// from those that the run will draw.
 class Source {
  public:
-  Source(const Experiment& experiment, const envs::TaskMix& tasks, const envs::Tokenizer& tokenizer)
-      : tasks_(tasks), tokenizer_(tokenizer), random_({experiment.seed, kernels::Purpose::data, kWarmstart, 0}) {
+  Source(const Experiment& experiment, const envs::TaskMix& tasks, const envs::Tokenizer& tokenizer,
+         int64_t max_positions)
+      : tasks_(tasks), tokenizer_(tokenizer), max_positions_(max_positions), random_({experiment.start_seed(), kernels::Purpose::data, 0, 0}) {
     if (!experiment.warmstart.data.empty()) {
-      pairs_ = read_pairs(experiment.warmstart.data);
+      pairs_ = read_pairs(experiment.warmstart.data, tokenizer, max_positions);
       return;
     }
     for (const auto& entry : tasks.entries())
@@ -64,16 +76,20 @@ class Source {
   Demonstration next() {
     if (!pairs_.empty()) {
       const auto& [prompt, answer] = pairs_[random_.below(pairs_.size())];
-      return demonstration(tokenizer_, prompt, answer);
+      return demonstration(tokenizer_, max_positions_, prompt, answer);
     }
-    const auto pick = tasks_.training(kFirst + count_++);
-    return demonstration(tokenizer_, pick.problem.prompt, pick.problem.demonstration);
+    const auto pick = tasks_.training(count_++);
+    try {
+      return demonstration(tokenizer_, max_positions_, pick.problem.prompt, pick.problem.demonstration);
+    } catch (const std::invalid_argument& error) {
+      throw envs::TaskError("task " + tasks_.entries()[pick.entry].name + ": " + error.what());
+    }
   }
 
  private:
-  static constexpr uint64_t kWarmstart = 0x77617273746172ull, kFirst = uint64_t{1} << 40;
   const envs::TaskMix& tasks_;
   const envs::Tokenizer& tokenizer_;
+  int64_t max_positions_;
   kernels::RandomStream random_;
   std::vector<std::pair<std::string, std::string>> pairs_;
   uint64_t count_ = 0;
@@ -84,9 +100,10 @@ class Source {
 std::string cache_key(const Experiment& experiment, const TransformerConfig& config, const Parameters& parameters,
                       Source source, const envs::Tokenizer& tokenizer) {
   const WarmstartOptions& w = experiment.warmstart;
-  std::string text = fmt::format("2|{}|{}|{:a}|{}|{}|{}|{}|{}|{}|{:a}|{:a}|{}|{}|", w.steps, w.batch, w.lr,
-                                 experiment.seed, experiment.trainer.profile, config.layers, config.width, config.heads,
-                                 config.kv_heads, config.rope_theta, config.norm_eps, config.qk_norm, config.tied_head);
+  std::string text =
+      fmt::format("2|{}|{}|{:a}|{}|{}|{}|{}|{}|{}|{:a}|{:a}|{}|{}|", w.steps, w.batch, w.lr, experiment.start_seed(),
+                  experiment.trainer.profile, config.layers, config.width, config.heads, config.kv_heads,
+                  config.rope_theta, config.norm_eps, config.qk_norm, config.tied_head);
   for (const auto& [name, fingerprint] : parameters.fingerprints()) text += fmt::format("{}={:x};", name, fingerprint);
   for (const std::string& symbol : tokenizer.symbols()) text += symbol + '\x1f';
   for (int i = 0; i < 256; ++i) {
@@ -105,6 +122,7 @@ bool load_cached(const fs::path& folder, const TransformerConfig& config, Parame
   if (!fs::exists(folder / "model.safetensors")) return false;
   try {
     LoadedModel model = load_model(folder);
+    model.config.max_positions = config.max_positions;  // no weight depends on it
     if (model.config.resolved() != config.resolved()) return false;
     for (const std::string& name : parameters.names()) {
       const Tensor& from = model.parameters.at(name);
@@ -118,9 +136,15 @@ bool load_cached(const fs::path& folder, const TransformerConfig& config, Parame
 
 void store(const fs::path& folder, const TransformerConfig& config, const Parameters& parameters) {
   const fs::path partial = folder.string() + fmt::format(".{}.partial", static_cast<int64_t>(::getpid()));
-  fs::create_directories(partial);
-  save_model(partial, config, parameters);
   std::error_code taken;
+  fs::create_directories(partial);
+  try {
+    save_model(partial, config, parameters);
+  } catch (...) {
+    fs::remove_all(partial, taken);
+    throw;
+  }
+  fs::remove_all(folder, taken);  // an entry that could not be loaded
   fs::rename(partial, folder, taken);  // another run may have stored the same entry meanwhile
   if (taken) fs::remove_all(partial);
 }
@@ -132,7 +156,7 @@ bool warm_start(const Experiment& experiment, const envs::TaskMix& tasks, const 
                 const std::function<void(int64_t, int64_t, double)>& progress, const std::function<bool()>& stop) {
   const WarmstartOptions& w = experiment.warmstart;
   if (w.steps == 0) return false;
-  Source source(experiment, tasks, tokenizer);
+  Source source(experiment, tasks, tokenizer, config.max_positions);
   const fs::path folder =
       fs::path(experiment.run.dir) / ".warmstart" / cache_key(experiment, config, parameters, source, tokenizer);
   if (w.cache && load_cached(folder, config, parameters)) return true;
@@ -142,7 +166,7 @@ bool warm_start(const Experiment& experiment, const envs::TaskMix& tasks, const 
                         .beta2 = 0.99,
                         .clip_norm = 1.0,
                         .schedule = "cosine",
-                        .warmup_steps = std::max<int64_t>(1, w.steps / 20),
+                        .warmup_steps = std::min(std::max<int64_t>(1, w.steps / 20), w.steps - 1),
                         .total_steps = w.steps};
   algos::Learner learner(config, parameters, settings);
   for (int64_t step = 1; step <= w.steps; ++step) {

@@ -80,6 +80,11 @@ std::vector<Field> model_fields() {
           "a checkpoint folder; the sizes below are then its own and not written")
           .defaults_to("none: a fresh model"),
       field(
+          "model", "seed", [](E & e, size_t) -> auto& { return e.model.seed; },
+          "of the starting weights and the warm start; set it to give runs of several seeds one start")
+          .between(0, kMany)
+          .defaults_to("the run's"),
+      field(
           "model", "layers", [](E & e, size_t) -> auto& { return e.model.config.layers; }, "decoder layers")
           .between(1, 1000),
       field(

@@ -9,6 +9,8 @@
 
 namespace motley::actors {
 
+inline constexpr const char* kUnfinished = "unfinished";  // RunState::extra: prompts to issue again
+
 class PromptLedger {
  public:
   PromptLedger() = default;

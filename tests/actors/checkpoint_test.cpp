@@ -11,19 +11,13 @@
 #include <limits>
 
 #include "actors/trajectory_file.h"
+#include "tests/temporary_folder.h"
 
 using namespace motley;
 using namespace motley::actors;
 namespace fs = std::filesystem;
 
 namespace {
-
-fs::path fresh_folder(const std::string& name) {
-  const fs::path folder = fs::temp_directory_path() / ("motley-" + name + "-" + std::to_string(::getpid()));
-  fs::remove_all(folder);
-  fs::create_directories(folder);
-  return folder;
-}
 
 TransformerConfig tiny_config(const envs::Tokenizer& tokenizer) {
   TransformerConfig config;
@@ -59,7 +53,8 @@ algos::Trajectory sample() {
 }  // namespace
 
 TEST_CASE("a checkpoint gives back weights, optimizer and counters bit for bit") {
-  const fs::path run = fresh_folder("checkpoint");
+  const TemporaryFolder run_folder;
+  const fs::path run = run_folder.path();
   const TransformerConfig config = tiny_config(kTokenizer);
   Parameters parameters = Parameters::initialize(config, 5);
   parameters.set_requires_grad(true);
@@ -90,11 +85,11 @@ TEST_CASE("a checkpoint gives back weights, optimizer and counters bit for bit")
 
   save_checkpoint(run, config, parameters, kTokenizer, &state, &counters, 11);  // a resumed run gets here again
   CHECK(load_checkpoint(folder).state->version == 11);
-  fs::remove_all(run);
 }
 
 TEST_CASE("kill -9 at any moment of a checkpoint write leaves the previous one loadable") {
-  const fs::path run = fresh_folder("kill");
+  const TemporaryFolder run_folder;
+  const fs::path run = run_folder.path();
   const TransformerConfig config = tiny_config(kTokenizer);
   const Parameters parameters = Parameters::initialize(config, 5);
   const RunState counters{1, 0, 0, {}};
@@ -116,11 +111,11 @@ TEST_CASE("kill -9 at any moment of a checkpoint write leaves the previous one l
     CHECK_NOTHROW(load_checkpoint(find_checkpoint(run)));
     CHECK(load_checkpoint(run / "checkpoints" / "step-1").state->version == 1);
   }
-  fs::remove_all(run);
 }
 
 TEST_CASE("a damaged or absent checkpoint is named with its reason") {
-  const fs::path run = fresh_folder("damaged");
+  const TemporaryFolder run_folder;
+  const fs::path run = run_folder.path();
   CHECK_THROWS_WITH(find_checkpoint(run), Catch::Contains(run.string()) && Catch::Contains("no checkpoint"));
   CHECK_THROWS_WITH(load_checkpoint(run / "none"), Catch::Contains("no such folder"));
   const TransformerConfig config = tiny_config(kTokenizer);
@@ -132,11 +127,11 @@ TEST_CASE("a damaged or absent checkpoint is named with its reason") {
   fs::create_directories(run / "checkpoints" / ".step-9.partial");
   fs::create_directories(run / "checkpoints" / "step-x");
   CHECK(find_checkpoint(run) == folder);
-  fs::remove_all(run);
 }
 
 TEST_CASE("trajectories come back with the same bits") {
-  const fs::path run = fresh_folder("trajectories");
+  const TemporaryFolder run_folder;
+  const fs::path run = run_folder.path();
   algos::Trajectory failed;
   failed.failure = "the reward threw";
   write_trajectories(trajectory_path(run, 3), 3, {sample(), failed});
@@ -148,11 +143,11 @@ TEST_CASE("trajectories come back with the same bits") {
   CHECK(read[0].loss_mask == sample().loss_mask);
   CHECK(read[0].reward_parts == sample().reward_parts);
   CHECK(read[1].failure == failed.failure);
-  fs::remove_all(run);
 }
 
 TEST_CASE("a trajectory file cut at any byte, or with a flipped byte, is refused or read whole, never a crash") {
-  const fs::path run = fresh_folder("cut"), file = trajectory_path(run, 1);
+  const TemporaryFolder run_folder;
+  const fs::path run = run_folder.path(), file = trajectory_path(run, 1);
   write_trajectories(file, 1, {sample()});
   std::ifstream in(file, std::ios::binary);
   const std::string bytes((std::istreambuf_iterator<char>(in)), {});
@@ -170,15 +165,14 @@ TEST_CASE("a trajectory file cut at any byte, or with a flipped byte, is refused
     } catch (const std::runtime_error&) {
     }
   }
-  fs::remove_all(run);
 }
 
 TEST_CASE("old trajectory files are pruned to the newest few") {
-  const fs::path run = fresh_folder("prune");
+  const TemporaryFolder run_folder;
+  const fs::path run = run_folder.path();
   for (int update = 1; update <= 6; ++update) write_trajectories(trajectory_path(run, update), update, {});
   prune_trajectories(run, 6, 2);
   CHECK_FALSE(fs::exists(trajectory_path(run, 4)));
   CHECK_FALSE(fs::exists(trajectory_path(run, 1)));
   CHECK(fs::exists(trajectory_path(run, 5)));
-  fs::remove_all(run);
 }

@@ -10,22 +10,9 @@
 #include <thread>
 
 #include "actors/fleet.h"
+#include "tests/temporary_folder.h"
 
 namespace motley::actors {
-
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "motley-actors-XXXXXX").string();
-    REQUIRE(::mkdtemp(pattern.data()) != nullptr);
-    path_ = pattern;
-  }
-  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 inline Experiment tiny_experiment(bool async) {
   Experiment experiment;

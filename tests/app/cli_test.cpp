@@ -10,7 +10,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "tests/app/temporary_folder.h"
+#include "tests/temporary_folder.h"
 
 namespace motley::app {
 namespace {

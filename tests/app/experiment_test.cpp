@@ -5,7 +5,7 @@
 
 #include "app/experiment_toml.h"
 #include "app/schema.h"
-#include "tests/app/temporary_folder.h"
+#include "tests/temporary_folder.h"
 
 namespace motley::app {
 namespace {

@@ -13,19 +13,13 @@
 #include "app/progress.h"
 #include "app/report.h"
 #include "app/tensorboard.h"
+#include "tests/temporary_folder.h"
 
 using namespace motley;
 using namespace motley::app;
 namespace fs = std::filesystem;
 
 namespace {
-
-fs::path fresh_folder(const std::string& name) {
-  const fs::path folder = fs::temp_directory_path() / ("motley-" + name + "-" + std::to_string(::getpid()));
-  fs::remove_all(folder);
-  fs::create_directories(folder);
-  return folder;
-}
 
 std::string text_of(const fs::path& file) {
   std::ifstream in(file, std::ios::binary);
@@ -49,7 +43,8 @@ TEST_CASE("a metrics line reads back as the same numbers and leaves NaN out") {
 }
 
 TEST_CASE("a resume cuts metrics.jsonl after the checkpoint's update, half a line included") {
-  const fs::path file = fresh_folder("metrics") / "metrics.jsonl";
+  const TemporaryFolder folder;
+  const fs::path file = folder / "metrics.jsonl";
   {
     MetricsWriter writer(file);
     for (int update = 0; update <= 4; ++update) writer.write(update, {{"x", update}});
@@ -60,14 +55,14 @@ TEST_CASE("a resume cuts metrics.jsonl after the checkpoint's update, half a lin
   CHECK(text ==
         "{\"update\":0,\"x\":0}\n{\"update\":1,\"x\":1}\n{\"update\":2,\"x\":2}\n{\"update\":3,\"x\":3}\n"
         "{\"update\":4,\"x\":40}\n");
-  fs::remove_all(file.parent_path());
 }
 
 TEST_CASE("TensorBoard records carry the checksum that TensorFlow asks for") {
   // "123456789" has CRC-32C 0xe3069283 (RFC 3720); masked: rotated right by 15, plus 0xa282ead8.
   const uint32_t crc = 0xe3069283u;
   CHECK(masked_crc32c("123456789") == ((crc >> 15 | crc << 17) + 0xa282ead8u));
-  const fs::path folder = fresh_folder("events");
+  const TemporaryFolder folder_folder;
+  const fs::path folder = folder_folder.path();
   { TensorBoardWriter(folder).write(1, {{"reward/mean", 0.5}}); }
   const std::string bytes = text_of(fs::directory_iterator(folder)->path());
   size_t at = 0, records = 0;
@@ -85,7 +80,6 @@ TEST_CASE("TensorBoard records carry the checksum that TensorFlow asks for") {
   }
   CHECK(records == 2);
   CHECK(bytes.find("reward/mean") != std::string::npos);
-  fs::remove_all(folder);
 }
 
 TEST_CASE("progress is one line per update off a terminal, and a block per update on one") {
@@ -132,7 +126,8 @@ TEST_CASE("a curve keeps a spike that is one point among a hundred thousand") {
 }
 
 TEST_CASE("the report is one page without references to anything outside it") {
-  const fs::path folder = fresh_folder("report");
+  const TemporaryFolder folder_folder;
+  const fs::path folder = folder_folder.path();
   std::ofstream(folder / "experiment.toml") << "name = \"<b>\"\n";
   std::ofstream(folder / "metrics.jsonl")
       << "{\"update\":0,\"eval/pass_at_1\":0.5}\n{\"update\":1,\"reward/mean\":0.25}\n";
@@ -142,5 +137,4 @@ TEST_CASE("the report is one page without references to anything outside it") {
   CHECK(page.find("&lt;b&gt;") != std::string::npos);
   CHECK(page.find("http") == std::string::npos);
   CHECK(page.find("src=") == std::string::npos);
-  fs::remove_all(folder);
 }

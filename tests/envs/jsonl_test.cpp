@@ -10,29 +10,12 @@
 #include <set>
 
 #include "envs/answers.h"
+#include "tests/temporary_folder.h"
 
 using namespace motley::envs;
 using Catch::Matchers::Contains;
 
 namespace {
-
-/// A folder of this test alone, removed at the end.
-class Folder {
- public:
-  Folder() {
-    std::string name = (std::filesystem::temp_directory_path() / "motley-jsonl-XXXXXX").string();
-    path_ = mkdtemp(name.data());
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
-  std::string write(const std::string& name, const std::string& text) const {
-    std::ofstream(path_ / name, std::ios::binary) << text;
-    return (path_ / name).string();
-  }
-  std::string path() const { return path_.string(); }
-
- private:
-  std::filesystem::path path_;
-};
 
 std::unique_ptr<Task> make(const Options& options) { return find_task("jsonl")->make(options); }
 
@@ -57,7 +40,7 @@ double value(const Task& task, const std::string& answer, std::string_view reply
 }  // namespace
 
 TEST_CASE("jsonl: a tenth of the prompts is held out and never trained on") {
-  const Folder folder;
+  const motley::TemporaryFolder folder;
   const auto task = make({{"path", folder.write("a.jsonl", sums(10000))}});
   const uint64_t training = *task->epoch_size(false), held_out = *task->epoch_size(true);
   CHECK(training + held_out == 10000);
@@ -72,7 +55,7 @@ TEST_CASE("jsonl: a tenth of the prompts is held out and never trained on") {
 }
 
 TEST_CASE("jsonl: small files") {
-  const Folder folder;
+  const motley::TemporaryFolder folder;
   for (int count = 2; count < 30; ++count) {
     const auto task = make({{"path", folder.write("a.jsonl", sums(count))}});
     CHECK(*task->epoch_size(false) >= 1);
@@ -91,7 +74,7 @@ TEST_CASE("jsonl: small files") {
 }
 
 TEST_CASE("jsonl: a prompt that stands twice stays on one side") {
-  const Folder folder;
+  const motley::TemporaryFolder folder;
   const auto task = make({{"path", folder.write("a.jsonl", sums(50) + sums(50))}});
   std::set<std::string> training;
   for (uint64_t i = 0; i < *task->epoch_size(false); ++i) training.insert(task->problem(0, i, false).prompt);
@@ -101,13 +84,13 @@ TEST_CASE("jsonl: a prompt that stands twice stays on one side") {
 }
 
 TEST_CASE("jsonl: symbols are the characters of prompts and answers, sorted") {
-  const Folder folder;
+  const motley::TemporaryFolder folder;
   const auto task = make({{"path", folder.write("a.jsonl", pair("bé", "日") + pair("a\n", "b"))}});
   CHECK(task->symbols() == std::vector<std::string>{"\n", "a", "b", "é", "日"});
 }
 
 TEST_CASE("jsonl: a bad line is named by file and line") {
-  const Folder folder;
+  const motley::TemporaryFolder folder;
   const auto refused = [&](const std::string& line, const std::string& reason, const std::string& answer = "exact") {
     CAPTURE(line);
     const std::string path = folder.write("bad.jsonl", sums(2) + "\n" + line + "\n" + sums(1));
@@ -136,16 +119,16 @@ TEST_CASE("jsonl: a bad line is named by file and line") {
 }
 
 TEST_CASE("jsonl: files that cannot be read") {
-  const Folder folder;
+  const motley::TemporaryFolder folder;
   CHECK_THROWS_WITH(make({}), Contains("option path"));
-  CHECK_THROWS_WITH(make({{"path", folder.path() + "/none.jsonl"}}), Contains("none.jsonl: cannot be opened"));
-  CHECK_THROWS_WITH(make({{"path", folder.path()}}), Contains("is a folder"));
+  CHECK_THROWS_WITH(make({{"path", folder.path().string() + "/none.jsonl"}}), Contains("none.jsonl: cannot be opened"));
+  CHECK_THROWS_WITH(make({{"path", folder.path().string()}}), Contains("is a folder"));
   CHECK_THROWS_WITH(make({{"path", folder.write("e.jsonl", "\n \r\n")}}), Contains("e.jsonl: holds no problem"));
   CHECK_THROWS_AS(make({{"path", folder.write("a.jsonl", sums(3))}, {"answer", "fuzzy"}}), TaskError);
 }
 
 TEST_CASE("jsonl: Windows line ends, a byte order mark, further keys, no last line end") {
-  const Folder folder;
+  const motley::TemporaryFolder folder;
   const auto lines = read_jsonl(folder.write(
       "a.jsonl",
       "\xEF\xBB\xBF{\"prompt\":\"a\",\"answer\":\"b\",\"id\":[1]}\r\n\r\n{\"prompt\":\"c\",\"answer\":\"d\"}"));
@@ -156,7 +139,7 @@ TEST_CASE("jsonl: Windows line ends, a byte order mark, further keys, no last li
 }
 
 TEST_CASE("jsonl: exact answers") {
-  const Folder folder;
+  const motley::TemporaryFolder folder;
   const auto task = make({{"path", folder.write("a.jsonl", sums(20))}});
   CHECK(task->has_demonstrations());
   CHECK(value(*task, "12", "12") == 1);
@@ -170,7 +153,7 @@ TEST_CASE("jsonl: exact answers") {
 }
 
 TEST_CASE("jsonl: numbers") {
-  const Folder folder;
+  const motley::TemporaryFolder folder;
   const auto task = make({{"path", folder.write("a.jsonl", R"({"prompt": "a", "answer": 72})"
                                                            "\n"
                                                            R"({"prompt": "b", "answer": "1,234"})")},
@@ -199,7 +182,7 @@ TEST_CASE("jsonl: numbers") {
 }
 
 TEST_CASE("jsonl: regular expressions") {
-  const Folder folder;
+  const motley::TemporaryFolder folder;
   const auto task =
       make({{"path", folder.write("a.jsonl", pair("a", "x+|y") + pair("b", "[0-9]{2}"))}, {"answer", "regex"}});
   CHECK_FALSE(task->has_demonstrations());

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "tests/temporary_folder.h"
 #include "tests/tensor/tiny_model.h"
 
 using namespace motley;
@@ -17,22 +18,6 @@ using Catch::Contains;
 namespace fs = std::filesystem;
 
 namespace {
-
-/// An empty folder that is gone at the end.
-class Scratch {
- public:
-  Scratch() {
-    std::string pattern = (fs::temp_directory_path() / "motley-test-XXXXXX").string();
-    if (!::mkdtemp(pattern.data())) throw std::runtime_error("mkdtemp");
-    path_ = pattern;
-  }
-  ~Scratch() { fs::remove_all(path_); }
-  fs::path operator/(const char* name) const { return path_ / name; }
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
 
 std::string slurp(const fs::path& file) {
   std::ifstream in(file, std::ios::binary);
@@ -61,7 +46,7 @@ std::string replaced(std::string text, const std::string& from, const std::strin
 }  // namespace
 
 TEST_CASE("tensors come back as they were written, and the same bytes each time") {
-  const Scratch folder;
+  const motley::TemporaryFolder folder;
   TensorFile content;
   content.metadata = {{"format", "pt"}, {"note", "quotes \" and \n lines"}};
   for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16}) {
@@ -85,7 +70,7 @@ TEST_CASE("tensors come back as they were written, and the same bytes each time"
 }
 
 TEST_CASE("broken safetensors files are refused with the path and the reason") {
-  const Scratch folder;
+  const motley::TemporaryFolder folder;
   const std::string good = R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})";
   const std::string data(8, '\1');
   const std::string pair = R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
@@ -148,7 +133,7 @@ TEST_CASE("broken safetensors files are refused with the path and the reason") {
 }
 
 TEST_CASE("no cut and no flipped byte of a safetensors file does worse than an error") {
-  const Scratch folder;
+  const motley::TemporaryFolder folder;
   TensorFile content;
   content.tensors.emplace("a", normals({2, 3}, 1, DType::f32));
   content.tensors.emplace("b", normals({4}, 2, DType::bf16));
@@ -173,7 +158,7 @@ TEST_CASE("no cut and no flipped byte of a safetensors file does worse than an e
 }
 
 TEST_CASE("a file write is whole or absent") {
-  const Scratch folder;
+  const motley::TemporaryFolder folder;
   const fs::path file = folder / "checkpoint";
   write_file_atomically(file, "first");
   CHECK(slurp(file) == "first");
@@ -189,7 +174,7 @@ TEST_CASE("a file write is whole or absent") {
 
 // Scenario 41.
 TEST_CASE("kill -9 in the middle of a write leaves the old content or the new") {
-  const Scratch folder;
+  const motley::TemporaryFolder folder;
   const fs::path file = folder / "checkpoint";
   const std::string contents[] = {std::string(300000, 'a'), std::string(500000, 'b')};
   write_file_atomically(file, contents[0]);
@@ -216,7 +201,7 @@ TEST_CASE("kill -9 in the middle of a write leaves the old content or the new") 
 
 TEST_CASE("a model comes back from its folder") {
   for (const Variant& variant : kVariants) {
-    const Scratch folder;
+    const motley::TemporaryFolder folder;
     TransformerConfig config = tiny_model(variant);
     config.rope_theta = 1e6;
     config.norm_eps = 1e-5;
@@ -232,7 +217,7 @@ TEST_CASE("a model comes back from its folder") {
 }
 
 TEST_CASE("models in bf16 and configurations that leave out the defaults are read") {
-  const Scratch folder;
+  const motley::TemporaryFolder folder;
   TransformerConfig config = tiny_model();
   config.head_dim = 2;
   config.kv_heads = config.heads;
@@ -254,7 +239,7 @@ TEST_CASE("models in bf16 and configurations that leave out the defaults are rea
 }
 
 TEST_CASE("models that cannot be used are refused with the reason") {
-  const Scratch folder;
+  const motley::TemporaryFolder folder;
   const TransformerConfig config = tiny_model();
   const Parameters parameters = Parameters::initialize(config, 1);
   save_model(folder.path(), config, parameters);
