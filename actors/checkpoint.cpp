@@ -61,7 +61,7 @@ uint64_t whole_number(const json& run, const char* key, uint64_t most) {
   const json& value = run.at(key);
   if (!value.is_number_unsigned() || value.get<uint64_t>() > most)
     throw std::runtime_error(std::string("state.json: ") + key + " is no whole number of at most " +
-                          std::to_string(most) + ": " + value.dump());
+                             std::to_string(most) + ": " + value.dump());
   return value.get<uint64_t>();
 }
 

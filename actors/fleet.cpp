@@ -42,12 +42,12 @@ void check_prompts(const Fleet& fleet) {
       const uint64_t count = entry.task->epoch_size(held_out).value_or(kLookedAt);
       for (uint64_t i = 0; i < count; ++i) {
         const envs::Problem problem = entry.task->problem(fleet.experiment.seed, i, held_out);
-        const size_t tokens = fleet.tokenizer.encode(problem.prompt).size();
-        if (static_cast<int64_t>(tokens) < fleet.model.max_positions) continue;
-        throw envs::TaskError("task " + entry.name + ": a prompt of " + std::to_string(tokens) +
+        const std::vector<int32_t> tokens = fleet.tokenizer.encode(problem.prompt);
+        if (static_cast<int64_t>(tokens.size()) < fleet.model.max_positions) continue;
+        const std::string start = fleet.tokenizer.decode(std::span(tokens).first(std::min<size_t>(tokens.size(), 20)));
+        throw envs::TaskError("task " + entry.name + ": a prompt of " + std::to_string(tokens.size()) +
                               " tokens leaves no room for a reply: model.max_positions is " +
-                              std::to_string(fleet.model.max_positions) + "; the prompt starts with \"" +
-                              problem.prompt.substr(0, 20) + "\"");
+                              std::to_string(fleet.model.max_positions) + "; the prompt starts with \"" + start + "\"");
       }
     }
   }

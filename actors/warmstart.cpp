@@ -31,7 +31,7 @@ Demonstration demonstration(const envs::Tokenizer& tokenizer, int64_t max_positi
 
 /// {"prompt", "answer"} lines of a user's file.
 std::vector<std::pair<std::string, std::string>> read_pairs(const std::string& file, const envs::Tokenizer& tokenizer,
-                                                           int64_t max_positions) {
+                                                            int64_t max_positions) {
   std::ifstream in(file);
   if (!in) throw envs::TaskError(file + ": cannot be read (warmstart.data)");
   std::vector<std::pair<std::string, std::string>> pairs;
@@ -62,7 +62,10 @@ class Source {
  public:
   Source(const Experiment& experiment, const envs::TaskMix& tasks, const envs::Tokenizer& tokenizer,
          int64_t max_positions)
-      : tasks_(tasks), tokenizer_(tokenizer), max_positions_(max_positions), random_({experiment.start_seed(), kernels::Purpose::data, 0, 0}) {
+      : tasks_(tasks),
+        tokenizer_(tokenizer),
+        max_positions_(max_positions),
+        random_({experiment.start_seed(), kernels::Purpose::data, 0, 0}) {
     if (!experiment.warmstart.data.empty()) {
       pairs_ = read_pairs(experiment.warmstart.data, tokenizer, max_positions);
       return;
@@ -144,7 +147,7 @@ void store(const fs::path& folder, const TransformerConfig& config, const Parame
     fs::remove_all(partial, taken);
     throw;
   }
-  fs::remove_all(folder, taken);  // an entry that could not be loaded
+  fs::remove_all(folder, taken);       // an entry that could not be loaded
   fs::rename(partial, folder, taken);  // another run may have stored the same entry meanwhile
   if (taken) fs::remove_all(partial);
 }

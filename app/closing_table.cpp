@@ -7,20 +7,23 @@
 namespace motley::app {
 
 std::string closing_table(const actors::RunSummary& summary) {
-  std::string out = fmt::format("{:<12} {:<16} {:>6} {:>9} {:>9} {:>9} {:>10} {:>9}\n", "group", "profile", "share",
+  std::string out = fmt::format("{:<11} {:<15} {:>6} {:>8} {:>8} {:>9} {:>8} {:>8}\n", "group", "profile", "share",
                                 "KL", "outside", "staleness", "tokens/s", "cost");
   bool emulated = false;
   for (const auto& group : summary.groups) {
     const char* mark = group.emulated ? "*" : " ";
     emulated = emulated || group.emulated;
-    out += fmt::format("{:<12} {:<16} {:>5.1f}% {:>9.5f} {:>8.3f}% {:>9.2f} {:>9.0f}{} {:>8.4f}{}\n", group.name,
+    out += fmt::format("{:<11} {:<15} {:>5.1f}% {:>8.5f} {:>7.3f}% {:>9.2f} {:>7.0f}{} {:>7.4f}{}\n", group.name,
                        group.profile, 100 * group.share, group.kl, 100 * group.outside, group.staleness,
                        group.tokens_per_second, mark, group.cost, mark);
   }
-  out += "KL: mean of log q - log p over sampled tokens; outside: share of ratios p/q outside [0.2, 5].\n";
+  out +=
+      "KL: mean of log q - log p over sampled tokens.\n"
+      "outside: share of ratios p/q outside [0.2, 5].\n";
   if (emulated)
     out +=
-        "* emulated here on the CPU: the number formats are exact, the rate and the cost are not the accelerator's.\n";
+        "* emulated here on the CPU: the number formats are exact, the rate and the\n"
+        "  cost are not the accelerator's.\n";
   return out;
 }
 

@@ -2,7 +2,9 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <functional>
 
 #include "actors/checkpoint.h"
@@ -13,6 +15,8 @@
 
 namespace motley::app {
 namespace {
+
+constexpr uint64_t kMaxSeed = 9000000000000000;  // as in the TOML
 
 /// The parsed arguments of every command, and the command to run.
 struct CommandLine {
@@ -44,20 +48,24 @@ void add_run(CLI::App& app, CommandLine& line) {
 void add_sampling(CLI::App* command, std::string& profile, double& temperature, double& top_p, uint64_t& seed) {
   command->add_option("--profile", profile, "numeric profile (motley list profiles)")->capture_default_str();
   command->add_option("--temperature", temperature, "0: greedy")->check(CLI::Range(0.0, 100.0))->capture_default_str();
-  command->add_option("--top-p", top_p)->check(CLI::Range(1e-9, 1.0))->capture_default_str();
-  command->add_option("--seed", seed)->capture_default_str();
+  command->add_option("--top-p", top_p, "smallest set of tokens with this much probability; 1: all")
+      ->check(CLI::Range(1e-9, 1.0))
+      ->capture_default_str();
+  command->add_option("--seed", seed, "of the random numbers")
+      ->check(CLI::Range(uint64_t{0}, kMaxSeed))
+      ->capture_default_str();
 }
 
 void add_generate(CLI::App& app, CommandLine& line) {
   CLI::App* command = app.add_subcommand("generate", "sample from a model in a numeric profile");
   GenerateArguments& a = line.generate;
   command->add_option("model", a.model, "checkpoint or run folder")->required();
-  command->add_option("--prompt", a.prompt)->required();
-  command->add_option("--max-tokens", a.max_tokens)->check(CLI::Range(1, 1000000))->capture_default_str();
+  command->add_option("--prompt", a.prompt, "text that the sample goes on from")->required();
+  command->add_option("--max-tokens", a.max_tokens, "of a reply")->check(CLI::Range(1, 1000000))->capture_default_str();
   add_sampling(command, a.profile, a.temperature, a.top_p, a.seed);
   command->add_option("--top-k", a.top_k, "0: off")->check(CLI::Range(0, 1000000))->capture_default_str();
   command->add_option("-n", a.count, "how many")->check(CLI::Range(1, 65536))->capture_default_str();
-  command->add_flag("--json", a.json);
+  command->add_flag("--json", a.json, "the result as JSON");
   command->callback([&line] { line.command = [&line] { return generate_command(line.generate); }; });
 }
 
@@ -78,25 +86,36 @@ void add_eval(CLI::App& app, CommandLine& line) {
   command->add_option("checkpoint", a.checkpoint, "checkpoint or run folder")->required();
   command->add_option("--task", a.task, "motley list envs")->required();
   repeated(command->add_option("--option", a.options, "key=value of the task: --option digits=2"));
-  command->add_option("--k", a.k, "1,4")->delimiter(',')->allow_extra_args(false)->check(CLI::Range(1, 1000000));
+  command->add_option("--k", a.k, "pass@k for each of these, separated by commas; default: 1,4")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(CLI::Range(1, 1000000));
   command->add_option("--samples", a.samples, "per prompt; default: the largest k")->check(CLI::Range(1, 1000000));
-  command->add_option("--prompts", a.prompts)->check(CLI::Range(1, 1000000))->capture_default_str();
-  command->add_option("--max-tokens", a.max_tokens)->check(CLI::Range(1, 1000000))->capture_default_str();
+  command->add_option("--prompts", a.prompts, "held-out problems")
+      ->check(CLI::Range(1, 1000000))
+      ->capture_default_str();
+  command->add_option("--max-tokens", a.max_tokens, "of a reply")->check(CLI::Range(1, 1000000))->capture_default_str();
   add_sampling(command, a.profile, a.temperature, a.top_p, a.seed);
-  command->add_flag("--json", a.json);
+  command->add_flag("--json", a.json, "the result as JSON");
   command->callback([&line] { line.command = [&line] { return eval_command(line.eval); }; });
 }
 
 void add_rest(CLI::App& app, CommandLine& line) {
   CLI::App* list = app.add_subcommand("list", "every name that a TOML may use, with one line each");
   list->add_option("what", line.list_topic, join(list_topics(), ", "))->required();
-  list->add_flag("--json", line.list_json);
+  list->add_flag("--json", line.list_json, "as JSON");
   list->callback([&line] { line.command = [&line] { return list_command(line.list_topic, line.list_json); }; });
   CLI::App* doctor = app.add_subcommand("doctor", "what this machine can do, and what is missing");
-  doctor->add_flag("--json", line.doctor_json);
+  doctor->add_flag("--json", line.doctor_json, "as JSON");
   doctor->callback([&line] { line.command = [&line] { return doctor_command(line.doctor_json); }; });
   CLI::App* schema = app.add_subcommand("schema", "the text of docs/experiment.md")->group("");
   schema->callback([&line] { line.command = [] { return schema_command(); }; });
+}
+
+/// Results that did not reach stdout (a full disk, a closed pipe) are no success.
+void flush_results() {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
+  throw std::runtime_error(std::string("the results could not be written to stdout: ") + std::strerror(errno));
 }
 
 std::vector<std::string> command_names(const CLI::App& app) {
@@ -167,7 +186,9 @@ int run_command_line(int argc, char** argv) {
     add_eval(app, line);
     add_rest(app, line);
     if (const int code = parse(app, argc, argv); code >= 0) return code;
-    return line.command();
+    const int code = line.command();
+    flush_results();
+    return code;
   } catch (const InputError& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 2;

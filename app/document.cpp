@@ -63,6 +63,53 @@ Position problem_position(const toml::parse_error& error, const std::string& tex
   return at;
 }
 
+/// The position behind the string that starts at `at`.
+size_t string_end(std::string_view text, size_t at) {
+  const char quote = text[at];
+  const std::string mark(text.substr(at, 3) == std::string(3, quote) ? 3 : 1, quote);
+  for (size_t i = at + mark.size(); i < text.size(); ++i) {
+    if (quote == '"' && text[i] == '\\') {
+      ++i;
+    } else if (text.substr(i, mark.size()) == mark) {
+      size_t end = i + mark.size();
+      if (mark.size() == 3) {  // one or two quotes may stand before the closing three
+        for (int further = 0; further < 2 && end < text.size() && text[end] == quote; ++further) ++end;
+      }
+      return end;
+    } else if (mark.size() == 1 && text[i] == '\n') {
+      return i;
+    }
+  }
+  return text.size();
+}
+
+/// A dotted key nests a table per dot without a limit of the parser's, and the stack ends before the memory does.
+void refuse_deep_keys(std::string_view text, const std::string& source) {
+  constexpr int kMostDots = 8;  // the deepest key of the schema has 2
+  Position at{source, 1, 0};
+  size_t line_start = 0;
+  int dots = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '"' || text[i] == '\'') {
+      const size_t end = string_end(text, i);
+      at.line += static_cast<int>(std::count(text.begin() + i, text.begin() + end, '\n'));
+      i = end - 1;
+    } else if (text[i] == '#') {
+      i = std::min(text.find('\n', i), text.size()) - 1;
+    } else if (text[i] == '.' && ++dots > kMostDots) {
+      at.column = static_cast<int>(i - line_start) + 1;
+      throw InputError(at, "a key of more than " + std::to_string(kMostDots) + " dots",
+                       "allowed: the keys of docs/experiment.md");
+    } else if (std::string_view("=,{}[]\n").find(text[i]) != std::string_view::npos) {
+      dots = 0;
+    }
+    if (i < text.size() && text[i] == '\n') {
+      ++at.line;
+      line_start = i + 1;
+    }
+  }
+}
+
 std::string read_text(const std::filesystem::path& file) {
   const Position where{file.string()};
   std::error_code error;
@@ -122,6 +169,7 @@ std::string Node::describe() const {
 
 Node read_toml_file(const std::filesystem::path& file) {
   const std::string text = read_text(file);
+  refuse_deep_keys(text, file.string());
   try {
     return convert(toml::parse(text, file.string()), file.string());
   } catch (const toml::parse_error& error) {
@@ -132,6 +180,7 @@ Node read_toml_file(const std::filesystem::path& file) {
 Node parse_toml_value(const std::string& text, const Position& where) {
   if (text.find_first_not_of(" \t") == std::string::npos) throw InputError(where, "there is no value after '='");
   if (text.find_first_of("\r\n") != std::string::npos) throw InputError(where, "the value holds a line break");
+  refuse_deep_keys(text, where.source);
   try {
     const toml::table table = toml::parse("value = " + text);
     Node node = convert(*table.get("value"), where.source);

@@ -80,6 +80,8 @@ int eval_command(const EvalArguments& arguments) {
   const Policy policy = open_policy(arguments.checkpoint, arguments.profile);
   require_symbols(tasks, policy.need_tokenizer(), arguments.task);
   const auto result = actors::evaluate(policy.weights, tasks, policy.need_tokenizer(), request, kSlots);
+  if (result.samples == 0)
+    throw std::runtime_error(fmt::format("every one of {} samples failed: {}", result.failed, result.first_failure));
   const std::string text = arguments.json ? to_json(arguments, policy, result).dump() + "\n" : table(result);
   std::fputs(text.c_str(), stdout);
   return 0;

@@ -160,6 +160,15 @@ void check_eval(const Experiment& e, const KeyPositions& keys) {
   }
 }
 
+void check_schedule(const Experiment& e, const KeyPositions& keys) {
+  if (e.trainer.schedule == "constant" || e.trainer.warmup_updates < e.run.updates) return;
+  throw InputError(keys.of(keys.given("trainer.warmup_updates") ? "trainer.warmup_updates" : "run.updates"),
+                   fmt::format("a warm-up of {} updates in a run of {}", e.trainer.warmup_updates, e.run.updates),
+                   fmt::format("schedule \"{}\" falls after the warm-up: trainer.warmup_updates must be below "
+                               "run.updates",
+                               e.trainer.schedule));
+}
+
 void check_data(const Experiment& e, const KeyPositions& keys) {
   std::error_code error;
   if (!e.warmstart.data.empty() && !std::filesystem::is_regular_file(e.warmstart.data, error)) {
@@ -200,6 +209,7 @@ void check_experiment(const Experiment& experiment, const KeyPositions& keys) {
   check_correction(experiment, keys);
   check_fleet(experiment, keys);
   check_eval(experiment, keys);
+  check_schedule(experiment, keys);
   check_data(experiment, keys);
 }
 

@@ -25,12 +25,23 @@ size_t edit_distance(std::string_view a, std::string_view b) {
   return d[a.size()][b.size()];
 }
 
+/// What the user gave, short enough for a message; never cut inside a UTF-8 character.
+std::string clipped(const std::string& text) {
+  constexpr size_t kLongest = 400;
+  if (text.size() <= kLongest) return text;
+  size_t end = kLongest;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
+  return text.substr(0, end) + "...";
+}
+
 std::string compose(const Position& where, const std::string& found, const std::string& allowed,
                     const std::string& nearest) {
-  std::string text = where.text() + ": error: " + found;
+  std::string text = clipped(where.text()) + ": error: " + clipped(found);
   if (!allowed.empty()) text += "; " + allowed;
   if (!nearest.empty()) text += "; did you mean '" + nearest + "'?";
-  std::replace(text.begin(), text.end(), '\n', ' ');
+  // One line, and no control sequence of a hostile file reaches the terminal.
+  std::replace_if(
+      text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
   return text;
 }
 

@@ -22,7 +22,12 @@ void read_tokenizer(Policy& policy) {
   std::ostringstream text;
   text << in.rdbuf();
   try {
-    policy.tokenizer = envs::Tokenizer::from_json(text.str());
+    envs::Tokenizer tokenizer = envs::Tokenizer::from_json(text.str());
+    if (tokenizer.size() > policy.config.vocabulary) {
+      throw std::invalid_argument(std::to_string(tokenizer.size()) + " symbols, but the model has a vocabulary of " +
+                                  std::to_string(policy.config.vocabulary));
+    }
+    policy.tokenizer = std::move(tokenizer);
   } catch (const std::exception& error) {
     policy.tokenizer_problem = error.what();
   }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 namespace motley::app {
 namespace {
@@ -28,9 +29,7 @@ std::string duration(double seconds) {
 Progress::Progress(const Experiment& experiment, bool terminal, int columns)
     : experiment_(experiment), terminal_(terminal), columns_(std::max(columns, 40)) {}
 
-std::string Progress::started(int64_t parameters, int64_t vocabulary, int64_t first_update) {
-  first_update_ = first_update;
-  start_ = std::chrono::steady_clock::now();
+std::string Progress::started(int64_t parameters, int64_t vocabulary) {
   std::string groups;
   for (const auto& group : experiment_.samplers)
     groups += fmt::format("{}{} ({}{})", groups.empty() ? "" : ", ", group.name, group.profile,
@@ -42,13 +41,14 @@ std::string Progress::started(int64_t parameters, int64_t vocabulary, int64_t fi
 std::string Progress::warm_start(int64_t step, int64_t steps, double loss, bool cached) {
   if (cached) return "warm start: taken from the cache\n";
   const bool last = step == steps;
+  open_line_ = terminal_ && !last;
   if (terminal_) return fmt::format("\rwarm start {}/{}  loss {:.4f}\x1b[K{}", step, steps, loss, last ? "\n" : "");
   return last || step % 100 == 0 ? fmt::format("warm start {}/{}  loss {:.4f}\n", step, steps, loss) : "";
 }
 
 std::string Progress::time_left(int64_t update) const {
-  const int64_t done = update - first_update_ + 1;
-  if (done < 3) return "-";
+  const int64_t done = update - first_;
+  if (done < 2) return "-";
   const double elapsed = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
   return duration(elapsed / static_cast<double>(done) * static_cast<double>(experiment_.run.updates - update));
 }
@@ -73,21 +73,24 @@ std::string Progress::block(int64_t update, const algos::Metrics& metrics) {
   std::vector<std::string> lines;
   const int width = std::clamp(columns_ - 60, 8, 40);
   const auto filled = static_cast<int>(width * update / std::max<int64_t>(1, experiment_.run.updates));
-  lines.push_back(fmt::format(
-      "{} [{}{}] {}/{}  left {}", experiment_.name, std::string(static_cast<size_t>(filled), '#'),
-      std::string(static_cast<size_t>(width - filled), '.'), update, experiment_.run.updates, time_left(update)));
-  lines.push_back(fmt::format("reward {}  kl {}  entropy {}  staleness {}  tokens/s {}  pass@1 {}",
-                              field(metrics, "reward/mean", "{:.3f}"), field(metrics, "kl/sampler_trainer", "{:.5f}"),
-                              field(metrics, "entropy", "{:.3f}"), field(metrics, "staleness/mean", "{:.2f}"),
-                              field(metrics, "time/tokens_per_second", "{:.0f}"),
-                              pass_ < 0 ? "-" : fmt::format("{:.3f}", pass_)));
+  lines.push_back(fmt::format("{} [{}{}] {}/{}  left {}  tokens/s {}", experiment_.name,
+                              std::string(static_cast<size_t>(filled), '#'),
+                              std::string(static_cast<size_t>(width - filled), '.'), update, experiment_.run.updates,
+                              time_left(update), field(metrics, "time/tokens_per_second", "{:.0f}")));
+  lines.push_back(fmt::format("reward {}  pass@1 {}  kl {}  entropy {}  staleness {}",
+                              field(metrics, "reward/mean", "{:.3f}"), pass_ < 0 ? "-" : fmt::format("{:.3f}", pass_),
+                              field(metrics, "kl/sampler_trainer", "{:.5f}"), field(metrics, "entropy", "{:.3f}"),
+                              field(metrics, "staleness/mean", "{:.2f}")));
+  // 77 columns, so that the whole table fits on a terminal of 80.
+  constexpr const char* kRow = "{:<12.12} {:<15.15} {:>6} {:>9} {:>9} {:>10} {:>10}";
+  lines.push_back(fmt::format(kRow, "group", "profile", "share", "kl", "outside", "staleness", "tokens/s"));
   for (const auto& group : experiment_.samplers) {
     const std::string prefix = "group/" + group.name + "/";
-    lines.push_back(fmt::format(
-        "  {:<12} {:<16} share {}  kl {}  outside {}  staleness {}  tokens/s {}", group.name, group.profile,
-        field(metrics, prefix + "share", "{:.2f}"), field(metrics, prefix + "kl/sampler_trainer", "{:.5f}"),
-        field(metrics, prefix + "ratio/outside", "{:.4f}"), field(metrics, prefix + "staleness/mean", "{:.2f}"),
-        field(metrics, prefix + "time/tokens_per_second", "{:.0f}")));
+    lines.push_back(fmt::format(kRow, group.name, group.profile, field(metrics, prefix + "share", "{:.2f}"),
+                                field(metrics, prefix + "kl/sampler_trainer", "{:.5f}"),
+                                field(metrics, prefix + "ratio/outside", "{:.4f}"),
+                                field(metrics, prefix + "staleness/mean", "{:.2f}"),
+                                field(metrics, prefix + "time/tokens_per_second", "{:.0f}")));
   }
   std::string out = erase();
   for (std::string& line : lines) {
@@ -99,10 +102,20 @@ std::string Progress::block(int64_t update, const algos::Metrics& metrics) {
 }
 
 std::string Progress::update(int64_t update, const algos::Metrics& metrics) {
+  if (first_ < 0) {  // the time left is extrapolated from here: the warm start and the first evaluation are over
+    first_ = update;
+    start_ = std::chrono::steady_clock::now();
+  }
   if (const auto pass = find(metrics, "eval/pass_at_1")) pass_ = *pass;
   return terminal_ ? block(update, metrics) : plain_line(update, metrics);
 }
 
-std::string Progress::message(const std::string& text) { return erase() + text + "\n"; }
+std::string Progress::message(const std::string& text) {
+  const std::string line = terminal_ && drawn_lines_ == 0 ? "\r\x1b[K" : "";  // of a warm start, or the echo of ^C
+  open_line_ = false;
+  return erase() + line + text + "\n";
+}
+
+std::string Progress::end() { return std::exchange(open_line_, false) ? "\n" : ""; }
 
 }  // namespace motley::app

@@ -7,11 +7,15 @@
 
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
 #include <thread>
 
 #include "actors/checkpoint.h"
 #include "app/closing_table.h"
 #include "app/commands.h"
+#include "app/memory.h"
 #include "app/metrics_writer.h"
 #include "app/progress.h"
 #include "app/report.h"
@@ -41,34 +45,49 @@ class Observers final : public actors::RunObserver {
   Observers(const std::filesystem::path& folder, const Experiment& experiment, int64_t keep_through)
       : metrics_(folder / "metrics.jsonl", keep_through),
         tensorboard_(folder),
-        progress_(experiment, isatty(STDERR_FILENO) != 0, columns()) {}
-  void started(int64_t parameters, int64_t vocabulary, int64_t first_update) override {
-    say(progress_.started(parameters, vocabulary, first_update));
+        progress_(experiment, terminal(), columns()) {}
+  ~Observers() override { say(progress_.end()); }
+  void started(int64_t parameters, int64_t vocabulary, int64_t /*first_update*/) override {
+    const std::lock_guard lock(display_);
+    say(progress_.started(parameters, vocabulary));
   }
   void warm_start(int64_t step, int64_t steps, double loss, bool cached) override {
+    const std::lock_guard lock(display_);
     say(progress_.warm_start(step, steps, loss, cached));
   }
   void update(int64_t update, const algos::Metrics& metrics) override {
     metrics_.write(update, metrics);
     tensorboard_.write(update, metrics);
+    const std::lock_guard lock(display_);
     say(progress_.update(update, metrics));
   }
-  void message(const std::string& text) override { say(progress_.message(text)); }
+  /// From any thread.
+  void message(const std::string& text) override {
+    const std::lock_guard lock(display_);
+    say(progress_.message(text));
+  }
 
  private:
+  /// Whether lines can be drawn over again there.
+  static bool terminal() {
+    const char* const type = std::getenv("TERM");
+    return isatty(STDERR_FILENO) != 0 && type && std::string_view(type) != "dumb";
+  }
   static int columns() {
     winsize size{};
     return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
   }
   MetricsWriter metrics_;
   TensorBoardWriter tensorboard_;
+  std::mutex display_;
   Progress progress_;
 };
 
 /// Waits for SIGINT and SIGTERM, which all threads block: the first asks the run to stop, the second ends the process.
 class SignalWatch {
  public:
-  explicit SignalWatch(actors::StopRequest& stop) : thread_([this, &stop] { watch(stop); }) {}
+  SignalWatch(actors::StopRequest& stop, Observers& observers)
+      : thread_([this, &stop, &observers] { watch(stop, observers); }) {}
   ~SignalWatch() {
     done_ = true;
     pthread_kill(thread_.native_handle(), SIGTERM);
@@ -76,7 +95,7 @@ class SignalWatch {
   }
 
  private:
-  void watch(actors::StopRequest& stop) {
+  void watch(actors::StopRequest& stop, Observers& observers) {
     const sigset_t set = stop_signals();
     for (int received = 0;;) {
       int signal = 0;
@@ -84,7 +103,7 @@ class SignalWatch {
       if (done_) return;
       if (++received == 2) _exit(130);
       stop = 1;
-      say("\nmotley: stopping after this update, with a checkpoint; once more stops now\n");
+      observers.message("motley: stopping after this update, with a checkpoint; once more stops now");
     }
   }
   std::atomic<bool> done_{false};
@@ -114,14 +133,16 @@ Prepared prepare(const RunArguments& arguments) {
   return prepared;
 }
 
-void open_folder(Prepared& prepared) {
+[[nodiscard]] std::unique_ptr<FolderLock> open_folder(Prepared& prepared) {
   actors::RunRequest& request = prepared.request;
   if (!request.resume) request.folder = make_run_folder(request.experiment);
+  auto lock = std::make_unique<FolderLock>(request.folder);
   write_file_atomically(request.folder / "experiment.toml", experiment_to_toml(request.experiment));
   say((request.resume ? "resuming " : "run folder ") + request.folder.string() + "\n");
+  return lock;
 }
 
-/// Input that turns out bad before the first update leaves nothing behind, as if the TOML had been refused.
+/// What ends before the first update leaves nothing behind, as if the TOML had been refused.
 void remove_unused(const actors::RunRequest& request) {
   std::error_code error;
   const std::filesystem::path metrics = request.folder / "metrics.jsonl";
@@ -134,9 +155,9 @@ void remove_unused(const actors::RunRequest& request) {
 actors::RunSummary observed_run(const Prepared& prepared) {
   const actors::RunRequest& request = prepared.request;
   actors::StopRequest stop{0};
-  const SignalWatch watch(stop);
   try {
     Observers observers(request.folder, request.experiment, prepared.keep_through);
+    const SignalWatch watch(stop, observers);
     return actors::run_experiment(request, observers, stop);
   } catch (const actors::CheckpointError&) {
     remove_unused(request);
@@ -158,11 +179,19 @@ int run_command(const RunArguments& arguments) {
     std::fputs(experiment_to_toml(prepared.request.experiment).c_str(), stdout);
     return 0;
   }
+  if (!prepared.request.resume) require_memory(prepared.request.experiment, arguments.toml);
+  std::signal(SIGPIPE, SIG_IGN);            // a reader of the progress that goes away does not end the run
   const sigset_t blocked = stop_signals();  // inherited by every thread that starts below
   pthread_sigmask(SIG_BLOCK, &blocked, nullptr);
-  open_folder(prepared);
+  const auto lock = open_folder(prepared);
   const actors::RunRequest& request = prepared.request;
   const actors::RunSummary summary = observed_run(prepared);
+  if (summary.checkpoint.empty()) {
+    remove_unused(request);
+    say("stopped before the first update; nothing was kept\n");
+    if (arguments.json) std::fputs(closing_json(summary, {}).c_str(), stdout);
+    return 0;
+  }
   write_report(request.folder, summary);
   const std::string folder = request.folder.string();
   if (summary.interrupted) {

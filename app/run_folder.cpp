@@ -1,8 +1,12 @@
 #include "app/run_folder.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <system_error>
 
 #include "actors/checkpoint.h"
@@ -77,6 +81,17 @@ fs::path make_run_folder(const Experiment& experiment) {
     if (fs::create_directory(folder)) return folder;
   }
 }
+
+FolderLock::FolderLock(const fs::path& folder)
+    : descriptor_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+  // A file system that knows no such locks gives another error, and no protection.
+  if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
+  ::close(descriptor_);
+  throw InputError({folder.string()}, "another motley run is at work in this folder",
+                   "wait for its end, or stop it, before the run is resumed");
+}
+
+FolderLock::~FolderLock() { ::close(descriptor_); }
 
 Resumption find_resumption(const RunArguments& arguments) {
   Resumption found;

@@ -23,4 +23,16 @@ struct Resumption {
 /// the first one that differs).
 Resumption find_resumption(const RunArguments& arguments);
 
+/// Two processes that write one run folder would spoil it: the first holds this lock, the second is refused.
+class FolderLock {
+ public:
+  explicit FolderLock(const std::filesystem::path& folder);  // throws InputError
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+  ~FolderLock();
+
+ private:
+  int descriptor_;
+};
+
 }  // namespace motley::app

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "envs/utf8.h"
 #include "kernels/profile.h"
 
 namespace motley::app {
@@ -53,6 +54,7 @@ double read_number(const ValueRule& rule, const Node& node, const std::string& p
 std::string read_text(const ValueRule& rule, const Node& node, const std::string& path) {
   if (node.kind != Node::Kind::text || node.text.empty()) refuse(rule, node, path);
   if (node.text.find('\0') != std::string::npos) refuse(rule, node, path);
+  if (!envs::is_utf8(node.text)) throw InputError(node.at, path + " is no valid UTF-8", "a TOML could not hold it");
   if (rule.accepts && !rule.accepts(node.text)) refuse(rule, node, path);
   if (rule.names) {
     const std::vector<std::string> names = rule.names();

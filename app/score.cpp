@@ -1,5 +1,6 @@
 // motley score: teacher forcing. Entry i of "log_probs" belongs to token i; the first token has none.
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -79,6 +80,8 @@ Line read_object(const Policy& policy, const json& object) {
 std::vector<Line> read_lines(const Policy& policy, const std::string& file) {
   std::ifstream in(file);
   if (!in) throw InputError({file}, "cannot be read");
+  std::error_code error;
+  if (std::filesystem::is_directory(file, error)) throw InputError({file}, "is a folder", "a JSONL file is wanted");
   std::vector<Line> lines;
   int number = 0;
   for (std::string text; std::getline(in, text);) {
@@ -92,6 +95,7 @@ std::vector<Line> read_lines(const Policy& policy, const std::string& file) {
       refuse(file, number, error.what());
     }
   }
+  if (lines.empty()) throw InputError({file}, "holds no line to score");
   return lines;
 }
 

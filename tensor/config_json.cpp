@@ -35,6 +35,11 @@ class ConfigReader {
     config.norm_eps = number(config_, "rms_norm_eps", 1e-6);
     config.tied_head = boolean("tie_word_embeddings", false);
     config.max_positions = integer("max_position_embeddings");
+    constexpr int64_t kMostPositions = 1 << 20;  // tables of that many rows are made at once
+    if (config.max_positions > kMostPositions) {
+      fail("max_position_embeddings is " + std::to_string(config.max_positions) + "; at most " +
+           std::to_string(kMostPositions) + " are supported");
+    }
     if (config.ffn == 0) fail("intermediate_size must be at least 1");
     try {
       return config.resolved();

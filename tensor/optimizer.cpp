@@ -150,14 +150,21 @@ void AdamW::restore(const State& state) {
   std::map<std::string, Tensor> first, second;
   for (const auto& [name, like] : first_) first.emplace(name, tensor("adam.first/" + name, like));
   for (const auto& [name, like] : second_) second.emplace(name, tensor("adam.second/" + name, like));
-  const double steps = number("adam.steps"), skipped = number("adam.skipped");
-  const double scale = number("loss_scale.scale"), clean = number("loss_scale.clean_steps");
+  const auto count = [&](const std::string& name) {
+    const double value = number(name);
+    if (!(value >= 0 && value <= 0x1p53)) throw std::runtime_error("optimizer state: " + name + " is no count");
+    return static_cast<int64_t>(value);
+  };
+  const int64_t steps = count("adam.steps"), skipped = count("adam.skipped");
+  const int64_t clean = count("loss_scale.clean_steps");
+  const double scale = number("loss_scale.scale");
+  if (!(scale > 0 && std::isfinite(scale))) throw std::runtime_error("optimizer state: the loss scale is not positive");
   first_ = std::move(first);
   second_ = std::move(second);
-  steps_ = static_cast<int64_t>(steps);
-  skipped_ = static_cast<int64_t>(skipped);
+  steps_ = steps;
+  skipped_ = skipped;
   if (loss_scale_.enabled) loss_scale_.scale = scale;
-  loss_scale_.clean_steps = static_cast<int64_t>(clean);
+  loss_scale_.clean_steps = clean;
 }
 
 }  // namespace motley

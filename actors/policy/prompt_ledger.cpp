@@ -32,7 +32,7 @@ std::vector<uint64_t> numbers_from_text(const std::string& text) {
     const auto [stop, error] = std::from_chars(at, end, number);
     const bool last = stop == end;
     if (error != std::errc() || (!last && (*stop != ',' || stop + 1 == end)))
-      throw std::invalid_argument("not a list of numbers: " + text);
+      throw std::invalid_argument("not a list of numbers, separated by commas: " + text);
     numbers.push_back(number);
     at = last ? end : stop + 1;
   }

@@ -1,4 +1,5 @@
 // What happens when a part of the fleet fails.
+#include <algorithm>
 #include <atomic>
 #include <limits>
 
@@ -124,12 +125,16 @@ class BrokenProblems final : public envs::Task {
  public:
   std::vector<std::string> symbols() const override { return {"1", "2", "="}; }
   envs::Problem problem(uint64_t, uint64_t, bool held_out) const override {
-    if (!held_out) throw std::runtime_error("no more problems");
+    constexpr int kLookedAt = 256;  // before the run, by check_prompts
+    if (!held_out && ++asked_ > kLookedAt) throw std::runtime_error("no more problems");
     return {"1=", "2", "2"};
   }
   std::optional<uint64_t> epoch_size(bool) const override { return std::nullopt; }
   envs::Reward reward(const envs::Problem&, std::string_view, bool) const override { return {}; }
   bool has_demonstrations() const override { return false; }
+
+ private:
+  mutable std::atomic<int> asked_{0};
 };
 
 TEST_CASE("an exception in any actor ends the run with the actor's name and the text") {
@@ -141,17 +146,46 @@ TEST_CASE("an exception in any actor ends the run with the actor's name and the 
   CHECK_THROWS_WITH(run_tiny(experiment, folder.path()), "environment: no more problems");
 }
 
-TEST_CASE("samples that are too old are dropped and counted; too many stop the run") {
+TEST_CASE("no sample that is too old is trained on, whether the run can go on or stops") {
   Experiment experiment = tiny_experiment(true);
   experiment.run.updates = 12;
   experiment.eval.every = 0;
   experiment.run.max_staleness = 1;
   experiment.run.concurrency = 16;  // two batches: a queue of one
   TemporaryFolder folder;
-  const Outcome outcome = run_tiny(experiment, folder.path());
-  CHECK(outcome.summary.updates == 12);
-  for (const auto& [update, metrics] : outcome.seen.rows)
+  Recorder recorder;
+  StopRequest stop{0};
+  try {
+    CHECK(run_experiment({experiment, folder.path(), {}, {}}, recorder, stop).updates == 12);
+  } catch (const RunError& error) {  // new weights may reach the sampler late
+    CHECK_THAT(error.what(), Catch::Contains("older than run.max_staleness"));
+  }
+  CHECK(recorder.rows.size() >= 2);
+  for (const auto& [update, metrics] : recorder.rows)
     if (update > 0) CHECK(metrics.at("staleness/max") <= 1.0);
+}
+
+TEST_CASE("age is checked when the learner takes a sample: what waits for a slow learner grows too old") {
+  Experiment experiment = tiny_experiment(true);
+  experiment.run.updates = 7;
+  experiment.eval.every = 0;
+  experiment.algo.epochs = 16;      // a slow learner
+  experiment.run.concurrency = 64;  // eight batches, all decoded at once with the first weights
+  experiment.samplers[0].max_sequences = 64;
+  TemporaryFolder folder;
+  std::optional<std::filesystem::path> resume;
+  if (GENERATE(false, true)) resume = run_tiny(experiment, folder.path(), {.stop_after = 1}).summary.checkpoint;
+  CAPTURE(resume.has_value());
+
+  Experiment limited = experiment;
+  limited.run.max_staleness = 1;
+  CHECK_THROWS_WITH(run_tiny(limited, folder.path(), {.resume = resume}),
+                    Catch::Contains("older than run.max_staleness"));
+  std::vector<double> ages;
+  for (const auto& [update, metrics] : run_tiny(experiment, folder.path(), {.resume = resume}).seen.rows)
+    if (update > 0) ages.push_back(metrics.at("staleness/max"));
+  CHECK(ages.front() == 0.0);  // the queue of the process before is not taken over
+  CHECK(*std::max_element(ages.begin(), ages.end()) > 1.0);
 }
 
 TEST_CASE("imposed staleness beyond the limit stops the run") {

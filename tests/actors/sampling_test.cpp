@@ -1,5 +1,7 @@
 // Sampler, router and weight plane, each with the test in the place of its peers.
 #include <catch2/catch.hpp>
+#include <map>
+#include <numeric>
 
 #include "actors/router.h"
 #include "actors/sampler.h"
@@ -128,6 +130,71 @@ TEST_CASE("a sampler measures its capacity with full slots, and fails a session 
   const auto [done, outputs] = stage.expect<Decoded, StepOutputsPtr>();
   CHECK(outputs->front().finish == FinishReason::failed);
   CHECK_FALSE(outputs->front().error.empty());
+  stage.end(replica);
+}
+
+TEST_CASE("the digest that is announced covers every tensor") {
+  for (const bool tied : {false, true}) {
+    Experiment experiment = tiny_experiment(true);
+    experiment.model.config.tied_head = tied;
+    const Stage stage(experiment);
+    for (const char* profile : {"trainer", "h100-fp8", "b200-nvfp4"}) {
+      const auto digest = [&](const Parameters& masters) {
+        return weights_digest(SamplerWeights(stage.fleet->model, masters, stage.fleet->profile(profile), 1));
+      };
+      const uint64_t whole = digest(stage.point->parameters);
+      for (const std::string& name : stage.point->parameters.names()) {
+        CAPTURE(tied, profile, name);
+        Parameters other = stage.point->parameters.clone();
+        for (float& x : other.at(name).span<float>()) x = -x;  // as if the tensor had kept its old values
+        CHECK(digest(other) != whole);
+      }
+    }
+  }
+}
+
+TEST_CASE("swapping in a loop while sampling: every token has one version and a number") {
+  constexpr int64_t kTokens = 55;
+  Stage stage(tiny_experiment(true));
+  std::atomic<int64_t> begun{-1}, swapped{-1};
+  stage.fleet->hooks.before_step = [&](const std::string&, uint64_t, int64_t step) {
+    begun = step;
+    while (swapped < step) std::this_thread::yield();
+  };
+  const caf::actor replica = stage.self->spawn<caf::detached>(sampler, stage.fleet, 0, 0, stage.me(), stage.me());
+  stage.expect<Subscribe>();
+  const Parameters other = Parameters::initialize(stage.fleet->model, 77);
+  const auto swap = [&](uint64_t version) {
+    const Parameters& masters = version % 2 == 0 ? stage.point->parameters : other;
+    const WeightsPtr weights =
+        std::make_shared<SamplerWeights>(stage.fleet->model, masters, stage.fleet->profile("trainer"), version);
+    stage.self->send<caf::message_priority::high>(replica, SwapWeights{version, weights_digest(*weights)}, weights);
+  };
+  swap(0);
+  stage.expect<WeightsLive>();
+  stage.expect<ReplicaReady>();
+  const GenerateRequestsPtr requests = request(stage, 0, kTokens);
+  for (uint64_t id = 1; id < 8; ++id) requests->push_back(request(stage, id, kTokens)->front());
+  stage.self->send(replica, Decode{requests->size()}, requests);
+  for (int64_t step = 0; step < kTokens; ++step) {  // the next weights arrive while a step is under way
+    while (begun < step) std::this_thread::yield();
+    swap(static_cast<uint64_t>(step) + 1);
+    swapped = step;
+  }
+  std::map<uint64_t, TokenRecords> records;
+  for (size_t finished = 0; finished < 8;) {
+    const StepOutputsPtr outputs = std::get<1>(stage.expect<Decoded, StepOutputsPtr>());
+    for (const StepOutput& output : *outputs) {
+      records[output.id].append(output.records);
+      finished += output.finish != FinishReason::none ? 1 : 0;
+    }
+  }
+  std::vector<uint64_t> versions(kTokens);
+  std::iota(versions.begin(), versions.end(), 0);
+  for (const auto& [id, record] : records) {
+    CHECK(record.versions == versions);
+    for (const float log_q : record.log_q) CHECK((std::isfinite(log_q) && log_q <= 0.0f));
+  }
   stage.end(replica);
 }
 

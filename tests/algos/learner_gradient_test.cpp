@@ -206,6 +206,31 @@ TEST_CASE("a sample alone and packed between others: the same bits") {
   CHECK(alone != 0.0);
 }
 
+TEST_CASE("a sample's loss alone and packed between others: the same bits") {
+  const auto type = GENERATE(DType::f32, DType::bf16, DType::f16);
+  const auto correction = GENERATE(as<std::string>{}, "grpo", "sc+mis");
+  CAPTURE(kernels::dtype_name(type), correction);
+  const TransformerConfig model = tiny_model();
+  const std::vector<Trajectory> four = four_episodes("top_k");
+  LearnerConfig config = learner_config(correction, type);
+  config.reduction = "constant";  // the sum over samples, times a constant over their number
+  const auto loss = [&](const std::vector<Trajectory>& samples) {
+    Parameters parameters = masters(model, type);
+    Learner learner(model, parameters, config);
+    return learner.gradient(samples).at("loss") * static_cast<double>(samples.size());
+  };
+  const double pair = loss({four[2], four[3]});
+  CHECK(pair != 0.0);
+  CHECK(loss({four[3], four[2]}) == pair);
+  // Two samples of a group without advantage add 0 to the sum; 4 / 2 is exact. They may not add anything else either.
+  std::vector<Trajectory> between{four[0], four[2], four[1], four[3]};
+  between[0].reward = between[2].reward = 0.5;
+  CHECK(loss(between) == pair);
+  // With an advantage they are packed into the same micro-batch and add what they have alone.
+  const double others = loss({four[0], four[1]}), all = loss(four);
+  CHECK(all == Approx(pair + others).epsilon(1e-14));
+}
+
 TEST_CASE("samples without an advantage count in the denominator and change nothing else") {
   const TransformerConfig model = tiny_model();
   std::vector<Trajectory> batch = four_episodes("top_k");

@@ -95,13 +95,57 @@ TEST_CASE("progress is one line per update off a terminal, and a block per updat
   CHECK(line.find("reward 0.250") != std::string::npos);
   CHECK(line.find("pass@1 0.750") != std::string::npos);
   CHECK(line.find('\x1b') == std::string::npos);
+  // Time left comes from the updates alone: none are known to have taken any time before the first row.
+  CHECK(line.find("left -") != std::string::npos);
+  CHECK(plain.update(4, metrics).find("left -") != std::string::npos);
+  CHECK(plain.update(5, metrics).find("left 0m00s") != std::string::npos);
 
   Progress terminal(experiment, true, 60);
   const std::string first = terminal.update(3, metrics), second = terminal.update(4, metrics);
-  CHECK(std::count(first.begin(), first.end(), '\n') == 4);  // bar, totals, two groups
-  CHECK(second.rfind("\x1b[4F", 0) == 0);                    // goes back over the block it replaces
+  CHECK(std::count(first.begin(), first.end(), '\n') == 5);  // bar, totals, names of the columns, two groups
+  CHECK(second.rfind("\x1b[5F", 0) == 0);                    // goes back over the block it replaces
   std::istringstream rows(first);
   for (std::string row; std::getline(rows, row);) CHECK(row.size() <= 60);
+
+  // A message takes the block's place: the next block must not erase it.
+  CHECK(terminal.message("a note").rfind("\x1b[5F\x1b[Ja note\n", 0) == 0);
+  CHECK(terminal.update(5, metrics).find('\x1b') == std::string::npos);
+
+  Progress warming(experiment, true, 60);
+  CHECK(warming.warm_start(1, 2, 0.5, false).find('\n') == std::string::npos);
+  CHECK(warming.end() == "\n");
+  CHECK(warming.end().empty());
+}
+
+TEST_CASE("the display and the closing table fit on a terminal of 80 columns") {
+  Experiment experiment;
+  experiment.run.updates = 1000;
+  actors::RunSummary summary;
+  algos::Metrics metrics{{"reward/mean", 0.25},
+                         {"kl/sampler_trainer", -0.01234},
+                         {"entropy", 1.5},
+                         {"staleness/mean", 12.5},
+                         {"time/tokens_per_second", 123456.0}};
+  for (const std::string profile : {"b200-nvfp4-w4a4", "rtxpro6000-bf16"}) {
+    experiment.samplers.push_back({.name = profile, .profile = profile});
+    summary.groups.push_back({.name = "group", .profile = profile, .emulated = true, .share = 1.0, .kl = -0.01234});
+    summary.groups.back().tokens_per_second = 123456;
+    summary.groups.back().cost = 12.3456;
+    const std::string prefix = "group/" + profile + "/";
+    metrics.insert({{prefix + "kl/sampler_trainer", -0.01234},
+                    {prefix + "ratio/outside", 0.125},
+                    {prefix + "staleness/mean", 12.5},
+                    {prefix + "time/tokens_per_second", 123456.0}});
+  }
+  Progress wide(experiment, true, 200);
+  for (const std::string& text : {wide.update(3, metrics), closing_table(summary)}) {
+    CAPTURE(text);
+    CHECK(text.find("staleness") != std::string::npos);
+    std::istringstream rows(text);
+    std::string row;
+    std::getline(rows, row);  // the bar takes what there is
+    while (std::getline(rows, row)) CHECK(row.size() <= 80);
+  }
 }
 
 TEST_CASE("the closing table marks emulated rates") {
