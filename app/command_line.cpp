@@ -85,7 +85,8 @@ void add_eval(CLI::App& app, CommandLine& line) {
   EvalArguments& a = line.eval;
   command->add_option("checkpoint", a.checkpoint, "checkpoint or run folder")->required();
   command->add_option("--task", a.task, "motley list envs")->required();
-  repeated(command->add_option("--option", a.options, "key=value of the task: --option digits=2"));
+  repeated(
+      command->add_option("--option", a.options, "key=value of the task; those not given are the checkpoint's run's"));
   command->add_option("--k", a.k, "pass@k for each of these, separated by commas; default: 1,4")
       ->delimiter(',')
       ->allow_extra_args(false)

@@ -8,6 +8,7 @@
 #include "app/commands.h"
 #include "app/experiment_toml.h"
 #include "app/policy.h"
+#include "app/run_folder.h"
 
 namespace motley::app {
 namespace {
@@ -30,8 +31,27 @@ actors::EvaluationRequest request_of(const EvalArguments& arguments) {
           .seed = arguments.seed};
 }
 
+/// The options that the checkpoint's run gave this task, where --option does not say otherwise: a policy is judged on
+/// what it was trained on.
+std::vector<std::string> settings_of(const EvalArguments& arguments) {
+  std::vector<std::string> settings = arguments.options;
+  const auto folder = enclosing_run_folder(arguments.checkpoint);
+  if (!folder) return settings;
+  const Experiment experiment = load_experiment({.file = *folder / "experiment.toml", .sets = {}, .seed = {}});
+  for (const TaskOptions& task : experiment.tasks) {
+    if (task.env != arguments.task) continue;
+    for (const auto& [name, value] : task.options) {
+      const bool given = std::any_of(arguments.options.begin(), arguments.options.end(),
+                                     [&](const std::string& text) { return text.starts_with(name + "="); });
+      if (!given && !value.empty()) settings.push_back(name + "=" + value);
+    }
+    break;  // the first entry of the task's name
+  }
+  return settings;
+}
+
 envs::TaskMix tasks_of(const EvalArguments& arguments) {
-  const envs::Options options = task_options(arguments.task, arguments.options);
+  const envs::Options options = task_options(arguments.task, settings_of(arguments));
   std::vector<envs::TaskMix::Entry> entries;
   entries.push_back({arguments.task, envs::find_task(arguments.task)->make(options), 1.0});
   return envs::TaskMix(std::move(entries), arguments.seed);

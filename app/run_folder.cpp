@@ -61,17 +61,15 @@ void require_work(const RunArguments& arguments, const Resumption& found) {
   }
 }
 
-/// The run folder that `path` is, or that the checkpoint `path` lies in.
-fs::path run_folder_of(const fs::path& path) {
+}  // namespace
+
+std::optional<fs::path> enclosing_run_folder(const fs::path& path) {
   const fs::path clean = fs::weakly_canonical(path);
   for (const fs::path& folder : {clean, clean.parent_path().parent_path()}) {
     if (fs::is_regular_file(folder / "experiment.toml")) return folder;
   }
-  throw InputError({"--resume " + path.string()}, "no run folder: there is no experiment.toml",
-                   "give the folder that a run has printed, or a checkpoint in it");
+  return std::nullopt;
 }
-
-}  // namespace
 
 fs::path make_run_folder(const Experiment& experiment) {
   const std::string base = fmt::format("{}-{}", experiment.name, experiment.seed);
@@ -95,7 +93,11 @@ FolderLock::~FolderLock() { ::close(descriptor_); }
 
 Resumption find_resumption(const RunArguments& arguments) {
   Resumption found;
-  found.folder = run_folder_of(arguments.resume);
+  const std::optional<fs::path> folder = enclosing_run_folder(arguments.resume);
+  if (!folder)
+    throw InputError({"--resume " + std::string(arguments.resume)}, "no run folder: there is no experiment.toml",
+                     "give the folder that a run has printed, or a checkpoint in it");
+  found.folder = *folder;
   const fs::path own = found.folder / "experiment.toml";
   const fs::path wanted = fs::weakly_canonical(arguments.resume);
   found.checkpoint = actors::find_checkpoint(wanted);

@@ -13,6 +13,9 @@ namespace motley::app {
 /// together get two.
 std::filesystem::path make_run_folder(const Experiment& experiment);
 
+/// The run folder that `path` is, or that the checkpoint `path` lies in; nothing if there is none.
+std::optional<std::filesystem::path> enclosing_run_folder(const std::filesystem::path& path);
+
 /// What --resume continues.
 struct Resumption {
   std::filesystem::path folder, checkpoint;

@@ -182,9 +182,14 @@ TEST_CASE("a run, its continuation, and the commands that read its checkpoint") 
   require_refused(motley(folder, {"generate", "runs/tiny-0", "--prompt", std::string(40, '1')}),
                   "motley generate: error");
 
-  const Outcome eval = motley(folder, {"eval", "runs/tiny-0", "--task", "arithmetic", "--option", "digits=1",
-                                       "--prompts", "4", "--k", "1,2", "--max-tokens", "4", "--json"});
-  CHECK(nlohmann::json::parse(eval.out).at("samples") == 8);
+  const auto evaluated = [&](const std::string& option) {
+    return motley(folder, {"eval", "runs/tiny-0", "--task", "arithmetic", "--option", option, "--prompts", "4", "--k",
+                           "1,2", "--max-tokens", "4", "--json"})
+        .out;
+  };
+  CHECK(nlohmann::json::parse(evaluated("digits=1")).at("samples") == 8);
+  CHECK(evaluated("reversed=false") == evaluated("digits=1"));  // digits as in the run's own experiment.toml
+  CHECK(evaluated("digits=3") != evaluated("digits=1"));
   require_refused(motley(folder, {"eval", "runs/tiny-0", "--task", "running_sum"}), "trained on another task");
 }
 
