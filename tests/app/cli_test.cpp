@@ -10,29 +10,15 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "tests/temporary_folder.h"
+#include "tests/app/binary.h"
 
 namespace motley::app {
 namespace {
 
-struct Outcome {
-  int code = -1;
-  std::string out, err;
-};
+using Outcome = Ended;
 
-/// Runs the binary in `folder` with files for its output.
 Outcome motley(const TemporaryFolder& folder, const std::vector<std::string>& arguments) {
-  std::vector<std::string> command{"sh", "-c", "cd \"$0\" && exec \"$@\" >stdout 2>stderr </dev/null",
-                                   folder.path().string(), MOTLEY_BINARY};
-  command.insert(command.end(), arguments.begin(), arguments.end());
-  std::vector<char*> argv;
-  for (std::string& word : command) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  pid_t child = 0;
-  if (posix_spawnp(&child, "sh", nullptr, nullptr, argv.data(), environ) != 0) throw std::runtime_error("no sh");
-  int status = 0;
-  waitpid(child, &status, 0);
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, folder.read("stdout"), folder.read("stderr")};
+  return run_binary(folder, arguments);
 }
 
 const std::string kTiny = R"(name = "tiny"
