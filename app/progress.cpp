@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -20,7 +21,7 @@ std::string field(const algos::Metrics& metrics, const std::string& name, const 
 }
 
 std::string duration(double seconds) {
-  const auto s = static_cast<int64_t>(seconds + 0.5);
+  const int64_t s = std::llround(seconds);
   return s >= 3600 ? fmt::format("{}h{:02}m", s / 3600, s / 60 % 60) : fmt::format("{}m{:02}s", s / 60, s % 60);
 }
 
@@ -64,7 +65,7 @@ std::string Progress::plain_line(int64_t update, const algos::Metrics& metrics) 
 }
 
 std::string Progress::erase() {
-  const std::string out = drawn_lines_ > 0 ? fmt::format("\x1b[{}F\x1b[J", drawn_lines_) : "";
+  std::string out = drawn_lines_ > 0 ? fmt::format("\x1b[{}F\x1b[J", drawn_lines_) : "";
   drawn_lines_ = 0;
   return out;
 }
