@@ -156,7 +156,8 @@ TEST_CASE("no sample that is too old is trained on, whether the run can go on or
   Recorder recorder;
   StopRequest stop{0};
   try {
-    CHECK(run_experiment({experiment, folder.path(), {}, {}}, recorder, stop).updates == 12);
+    const RunSummary summary = run_experiment({experiment, folder.path(), {}, {}}, recorder, stop);
+    CHECK(summary.updates == 12);
   } catch (const RunError& error) {  // new weights may reach the sampler late
     CHECK_THAT(error.what(), Catch::Contains("older than run.max_staleness"));
   }
