@@ -75,7 +75,7 @@ fs::path make_run_folder(const Experiment& experiment) {
   const std::string base = fmt::format("{}-{}", experiment.name, experiment.seed);
   fs::create_directories(experiment.run.dir);
   for (int suffix = 1;; ++suffix) {
-    const fs::path folder = fs::path(experiment.run.dir) / (suffix == 1 ? base : fmt::format("{}-{}", base, suffix));
+    fs::path folder = fs::path(experiment.run.dir) / (suffix == 1 ? base : fmt::format("{}-{}", base, suffix));
     if (fs::create_directory(folder)) return folder;
   }
 }
