@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "actors/policy/episode.h"
+#include "kernels/parallel.h"
 
 namespace motley::actors {
 namespace {
@@ -40,9 +41,14 @@ std::vector<Reply> decode_all(const std::vector<envs::TaskMix::Pick>& problems, 
       replies[i].error = error.what();
     }
   }
+  kernels::ComputeClient client(kernels::ComputeSide::sampler);
+  const auto step = [&] {
+    const kernels::ComputeLease lease(client);
+    return engine.step();
+  };
   while (!engine.idle()) {
     if (stop && stop()) return {};
-    for (const StepOutput& output : engine.step()) {
+    for (const StepOutput& output : step()) {
       Reply& reply = replies[output.id];
       reply.tokens.insert(reply.tokens.end(), output.records.tokens.begin(), output.records.tokens.end());
       reply.finish = output.finish;

@@ -1,7 +1,6 @@
 #include "actors/evaluator.h"
 
 #include "actors/system.h"
-#include "kernels/parallel.h"
 
 namespace motley::actors {
 
@@ -32,8 +31,6 @@ algos::Metrics evaluate_version(const Fleet& fleet, const Parameters& parameters
 
 caf::behavior evaluator(caf::event_based_actor* self, FleetPtr fleet) {
   install_handlers(self);
-  // In lock-step everybody else waits meanwhile.
-  kernels::set_compute_threads(fleet->lock_step() ? static_cast<int>(fleet->threads()) : 1);
   return {
       [self, fleet](const Evaluate& message, const ParametersPtr& parameters) {
         auto metrics = std::make_shared<algos::Metrics>(evaluate_version(*fleet, *parameters, message.version));

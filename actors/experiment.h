@@ -65,7 +65,7 @@ struct TrainerOptions {
   int64_t warmup_updates = 0;
   double loss_scale = 65536.0;  // fp16 only: the first scale
   int64_t loss_scale_growth = 400;
-  int64_t threads = 1;
+  int64_t threads = 0;  // its share of run.threads while samplers want to compute too; 0: half of them
 };
 struct SamplerGroupOptions {
   std::string name;

@@ -105,6 +105,10 @@ int64_t Fleet::threads() const {
   return std::max<int64_t>(1, std::thread::hardware_concurrency());
 }
 
+int64_t Fleet::trainer_threads() const {
+  return experiment.trainer.threads > 0 ? experiment.trainer.threads : std::max<int64_t>(1, threads() / 2);
+}
+
 kernels::NumericProfile Fleet::profile(const std::string& name) const {
   SamplerGroupOptions group;
   group.profile = name;
@@ -122,6 +126,7 @@ std::pair<FleetPtr, StartingPointPtr> prepare(const RunRequest& request, RunObse
   auto fleet = std::make_shared<Fleet>();
   fleet->experiment = request.experiment;
   fleet->folder = request.folder;
+  kernels::set_compute_threads(static_cast<int>(fleet->threads()), static_cast<int>(fleet->trainer_threads()));
   fleet->stop_after = request.stop_after;
   fleet->resumed_from = request.resume;
   fleet->tasks = make_tasks(request.experiment, request.experiment.seed);
@@ -137,7 +142,6 @@ std::pair<FleetPtr, StartingPointPtr> prepare(const RunRequest& request, RunObse
   observer.started(start->parameters.count(), fleet->model.vocabulary, static_cast<int64_t>(start->state.version) + 1);
   const int64_t steps = request.experiment.warmstart.steps;
   if (request.resume || steps == 0) return {fleet, start};
-  kernels::set_compute_threads(static_cast<int>(fleet->threads()));
   double loss = 0;
   const auto progress = [&](int64_t step, int64_t of, double value) {
     loss = value;

@@ -40,7 +40,8 @@ struct Fleet {
   std::atomic<bool> stopping{false};  // long computations look at it
 
   bool lock_step() const { return !experiment.run.async; }
-  int64_t threads() const;  // compute threads of the process
+  int64_t threads() const;          // compute threads of the process
+  int64_t trainer_threads() const;  // of those, the trainer's share
   /// A preset by name, or "trainer".
   kernels::NumericProfile profile(const std::string& name) const;
   uint64_t replicas() const;  // of all groups

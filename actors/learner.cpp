@@ -6,7 +6,6 @@
 #include "actors/system.h"
 #include "actors/trajectory_file.h"
 #include "actors/weight_history.h"
-#include "kernels/parallel.h"
 
 namespace motley::actors {
 namespace {
@@ -56,7 +55,6 @@ caf::behavior LearnerActor::start(FleetPtr fleet, StartingPointPtr start, Peers 
 
 void LearnerActor::set_up() {
   const Experiment& experiment = fleet_->experiment;
-  kernels::set_compute_threads(static_cast<int>(fleet_->lock_step() ? fleet_->threads() : experiment.trainer.threads));
   version_ = start_->state.version;
   if (fleet_->resumed_from) {
     saved_version_ = version_;
@@ -149,7 +147,7 @@ void LearnerActor::train(const std::vector<TrajectoryGroup>& groups) {
     throw std::runtime_error("every episode of update " + std::to_string(update) +
                              " failed; the first: " + batch.front().failure);
   record(batch, static_cast<int64_t>(update));
-  algos::Metrics metrics = learner_->step(batch);
+  algos::Metrics metrics = optimize(batch);
   version_ = update;
   metrics["staleness/dropped"] = static_cast<double>(std::exchange(dropped_, 0));
 
@@ -159,6 +157,16 @@ void LearnerActor::train(const std::vector<TrajectoryGroup>& groups) {
   publish(version_, snapshot_, true);
   if (evaluation_due(version_) && !fleet_->stopping) evaluate();
   open_row(std::move(metrics));
+}
+
+algos::Metrics LearnerActor::optimize(const std::vector<algos::Trajectory>& batch) {
+  algos::Metrics metrics;
+  {
+    const kernels::ComputeLease lease(compute_);
+    metrics = learner_->step(batch);
+  }
+  compute_.rest();
+  return metrics;
 }
 
 void LearnerActor::record(const std::vector<algos::Trajectory>& batch, int64_t update) const {

@@ -6,6 +6,7 @@
 #include "actors/messages.h"
 #include "actors/policy/prompt_ledger.h"
 #include "actors/run_report.h"
+#include "kernels/parallel.h"
 
 namespace motley::actors {
 
@@ -28,6 +29,8 @@ class LearnerActor {
   void try_take();
   void return_credits(const std::vector<TrajectoryGroup>& groups);
   void train(const std::vector<TrajectoryGroup>& groups);
+  /// The optimizer steps of a batch, under a lease.
+  algos::Metrics optimize(const std::vector<algos::Trajectory>& batch);
   void record(const std::vector<algos::Trajectory>& batch, int64_t update) const;
   void evaluate();
   bool evaluation_due(uint64_t update) const;
@@ -43,6 +46,7 @@ class LearnerActor {
   StartingPointPtr start_;
   Peers peers_;
   caf::actor environment_;
+  kernels::ComputeClient compute_{kernels::ComputeSide::trainer};
   std::unique_ptr<algos::Learner> learner_;
   std::optional<GroupCollector> collector_;
   std::optional<RunReport> report_;

@@ -42,7 +42,20 @@ void RunReport::close_update(algos::Metrics& metrics, const GroupCounters& count
   metrics["time/tokens_per_second"] = 0.0;
   metrics["cost/update"] = 0.0;
   for (size_t g = 0; g < experiment_.samplers.size(); ++g) add_group(g, metrics, counters, seconds);
+  add_compute(metrics, seconds);
   last_ = counters;
+}
+
+void RunReport::add_compute(algos::Metrics& metrics, double seconds) {
+  const kernels::ComputeUse use = kernels::compute_use();
+  const auto share = [&](uint64_t now, uint64_t before, double of) {
+    return std::clamp(static_cast<double>(now - before) * 1e-9 / of, 0.0, 1.0);
+  };
+  const double threads = seconds * kernels::compute_threads();
+  metrics["time/compute_share"] = share(use.any, last_use_.any, seconds);
+  metrics["time/busy_share"] = share(use.busy, last_use_.busy, threads);
+  metrics["time/starved_share"] = share(use.starved, last_use_.starved, threads);
+  last_use_ = use;
 }
 
 void RunReport::add_group(size_t g, algos::Metrics& metrics, const GroupCounters& counters, double seconds) {

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "actors/run.h"
+#include "kernels/parallel.h"
 
 namespace motley::actors {
 
@@ -24,6 +25,7 @@ class RunReport {
 
  private:
   using Clock = std::chrono::steady_clock;
+  void add_compute(algos::Metrics& metrics, double seconds);
   void add_group(size_t group, algos::Metrics& metrics, const GroupCounters& counters, double seconds);
 
   const Experiment& experiment_;
@@ -31,6 +33,7 @@ class RunReport {
   Phase phase_ = Phase::other;
   double spent_[4] = {};
   GroupCounters last_;
+  kernels::ComputeUse last_use_ = kernels::compute_use();
   struct Totals {
     double samples = 0, kl = 0, outside = 0, staleness = 0;
   };

@@ -5,7 +5,6 @@
 
 #include "actors/system.h"
 #include "actors/weight_plane.h"
-#include "kernels/parallel.h"
 
 namespace motley::actors {
 namespace {
@@ -27,10 +26,6 @@ caf::behavior Sampler::start(FleetPtr fleet, uint64_t replica, size_t group, con
   replica_ = replica;
   group_ = group;
   router_ = std::move(router);
-  const auto replicas = static_cast<int64_t>(fleet_->replicas());
-  // In lock-step the samplers have the process to themselves.
-  const int64_t threads = fleet_->lock_step() ? std::max<int64_t>(1, fleet_->threads() / replicas) : 1;
-  kernels::set_compute_threads(static_cast<int>(threads));
   self_->send(plane, Subscribe{replica_, group_});
   return {
       [this](const SwapWeights& message, const WeightsPtr& weights) { swap(message, weights); },
@@ -72,15 +67,16 @@ void Sampler::decode(std::vector<GenerateRequest>& requests) {
 void Sampler::tick() {
   step();
   ticking_ = !engine_->idle();
-  if (ticking_) self_->send(self_, DecodeTick{});
+  if (ticking_)
+    self_->send(self_, DecodeTick{});
+  else
+    compute_.rest();
 }
 
 void Sampler::step() {
-  const auto start = std::chrono::steady_clock::now();
   if (fleet_->hooks.before_step) fleet_->hooks.before_step(fleet_->experiment.samplers[group_].name, replica_, steps_);
   ++steps_;
-  std::vector<StepOutput> outputs = engine_->step();
-  const uint64_t elapsed = nanoseconds_since(start);
+  auto [outputs, elapsed] = timed_step();
   done_.tokens += outputs.size();
   done_.busy_ns += elapsed;
   const auto slots = static_cast<double>(fleet_->experiment.samplers[group_].max_sequences);
@@ -90,6 +86,13 @@ void Sampler::step() {
   }
   for (StepOutput& output : outputs) collect(std::move(output));
   if (!outbox_.empty()) send_outbox();
+}
+
+std::pair<std::vector<StepOutput>, uint64_t> Sampler::timed_step() {
+  const kernels::ComputeLease lease(compute_);
+  const auto start = std::chrono::steady_clock::now();  // waiting for the lease says nothing about the capacity
+  std::vector<StepOutput> outputs = engine_->step();
+  return {std::move(outputs), nanoseconds_since(start)};
 }
 
 void Sampler::collect(StepOutput output) {
@@ -137,12 +140,14 @@ void Sampler::calibrate() {
           .seed = fleet_->experiment.seed, .purpose = kernels::Purpose::generate, .session = request.id, .attempt = 0};
       engine_->submit(std::move(request));
     }
-    const auto start = std::chrono::steady_clock::now();
-    uint64_t tokens = 0;
-    while (!engine_->idle()) tokens += engine_->step().size();
-    if (counted) result.tokens = tokens;
-    if (counted) result.busy_ns = nanoseconds_since(start);
+    while (!engine_->idle()) {
+      const auto [outputs, elapsed] = timed_step();
+      if (!counted) continue;
+      result.tokens += outputs.size();
+      result.busy_ns += elapsed;
+    }
   }
+  compute_.rest();
   self_->send(router_, result);
 }
 

@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "actors/messages.h"
+#include "kernels/parallel.h"
 
 namespace motley::actors {
 
@@ -18,6 +19,8 @@ class Sampler {
   void decode(std::vector<GenerateRequest>& requests);
   void tick();
   void step();
+  /// One step of the engine under a lease: what it did, and its nanoseconds.
+  std::pair<std::vector<StepOutput>, uint64_t> timed_step();
   void calibrate();
   /// Adds an output to its session's chunk; moves the chunk to the outbox when it is due.
   void collect(StepOutput output);
@@ -29,6 +32,7 @@ class Sampler {
   size_t group_ = 0;
   caf::actor router_;
   std::unique_ptr<Engine> engine_;
+  kernels::ComputeClient compute_{kernels::ComputeSide::sampler};
   std::unordered_map<uint64_t, StepOutput> chunks_;
   std::vector<StepOutput> outbox_;
   Decoded done_;

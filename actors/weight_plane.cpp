@@ -70,8 +70,13 @@ void WeightPlane::roll_out() {
 WeightsPtr WeightPlane::weights(size_t group, uint64_t version) {
   const size_t profile = profile_of_[group];
   WeightsPtr& entry = quantized_[{profile, version}];
-  if (!entry)
-    entry = std::make_shared<SamplerWeights>(fleet_->model, *snapshots_.at(version), profiles_[profile], version);
+  if (!entry) {
+    {
+      const kernels::ComputeLease lease(compute_);
+      entry = std::make_shared<SamplerWeights>(fleet_->model, *snapshots_.at(version), profiles_[profile], version);
+    }
+    compute_.rest();
+  }
   return entry;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "actors/messages.h"
+#include "kernels/parallel.h"
 
 namespace motley::actors {
 
@@ -28,6 +29,7 @@ class WeightPlane {
   caf::event_based_actor* self_;
   FleetPtr fleet_;
   caf::actor learner_;
+  kernels::ComputeClient compute_{kernels::ComputeSide::sampler};
   std::map<uint64_t, ParametersPtr> snapshots_;    // by version: the newest, and those that may be imposed
   std::vector<uint64_t> target_;                   // by group; empty before the first version
   std::vector<kernels::NumericProfile> profiles_;  // distinct ones

@@ -252,8 +252,9 @@ std::vector<Field> trainer_fields() {
           "fp16 only: clean steps until the scale doubles")
           .between(1, kMany),
       field(
-          "trainer", "threads", [](E & e, size_t) -> auto& { return e.trainer.threads; }, "compute threads")
-          .between(1, 1024),
+          "trainer", "threads", [](E & e, size_t) -> auto& { return e.trainer.threads; },
+          "its share of run.threads while samplers want to compute too; 0: half of them")
+          .between(0, 1024),
   };
 }
 
