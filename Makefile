@@ -5,7 +5,7 @@ JOBS  ?= $(shell nproc)
 MOTLEY = build/$(BUILD)/motley
 SOURCES = $(shell git ls-files '*.h' '*.cpp' 2>/dev/null)
 
-.PHONY: help setup configure build run test bench device-check sanitize asan tsan spike format lint check-style clean
+.PHONY: help setup configure build run test bench ops device-check sanitize asan tsan spike performance format lint check-style clean
 
 help:
 	@echo 'make run       set up, build, run experiments/quickstart.toml'
@@ -13,6 +13,8 @@ help:
 	@echo 'make build     set up and build build/$(BUILD)/motley'
 	@echo 'make sanitize  the fast tests under AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer'
 	@echo 'make bench     times the kernels on this machine'
+	@echo 'make performance  measures what docs/performance.md reports and writes its tables; PEERS=FOLDER for the peers'
+	@echo 'make ops       writes docs/ops.md: which kernel exists on which device'
 	@echo 'make device-check  builds and runs what belongs on a GPU'
 	@echo 'make spike     the arms and seeds of experiments/spike.toml (about 20 minutes)'
 	@echo 'make format    clang-format all sources; make lint: clang-tidy them'
@@ -37,12 +39,23 @@ bench: configure-bench
 	cmake --build build/bench -j $(JOBS) --target motley_bench
 	build/bench/motley_bench
 
-# Number formats and random numbers are the device code of this version; the kernels run on the CPU alone.
+performance: configure-bench
+	cmake --build build/bench -j $(JOBS) --target motley trainer_bench
+	tests/bench/peers/products.sh build/bench --quick >/dev/null
+	$(if $(PEERS),tests/bench/peers/venv.sh $(PEERS))
+	python3 tests/bench/performance.py build/bench --only '$(ONLY)' $(if $(PEERS),--peers $(abspath $(PEERS)))
+
+ops: configure
+	cmake --build build/$(BUILD) -j $(JOBS) --target test_kernels
+	build/$(BUILD)/test_kernels '[.write-ops]'
+
+# Number formats, random numbers and the kernels of docs/ops.md, each against the CPU bit for bit. Built where nvcc is;
+# build/cuda/*_check and the libraries beside them are all that the machine with the GPU needs.
 device-check:
-	@command -v nvcc >/dev/null || [ -x build/cuda/formats_check ] || { echo 'device-check: no nvcc, and nothing built' >&2; exit 1; }
-	@! command -v nvcc >/dev/null || { cmake --preset cuda >/dev/null && cmake --build build/cuda --target device_check; }
-	@if command -v nvidia-smi >/dev/null && nvidia-smi >/dev/null 2>&1; then build/cuda/formats_check; \
-	 else echo 'device-check: built; no GPU here to run build/cuda/formats_check on'; fi
+	@command -v nvcc >/dev/null || [ -x build/cuda/kernels_check ] || { echo 'device-check: no nvcc, and nothing built' >&2; exit 1; }
+	@! command -v nvcc >/dev/null || { cmake --preset cuda >/dev/null && cmake --build build/cuda -j $(JOBS) --target device_check; }
+	@if command -v nvidia-smi >/dev/null && nvidia-smi >/dev/null 2>&1; then build/cuda/formats_check && build/cuda/kernels_check; \
+	 else echo 'device-check: built; no GPU here to run build/cuda/formats_check and build/cuda/kernels_check on'; fi
 
 # Debian's CAF is not instrumented for threads, so its actors are left out of the tsan run.
 asan: configure-asan

@@ -59,6 +59,7 @@ algos::LearnerConfig Experiment::learner_config() const {
   config.loss_scale.enabled = config.profile.output == kernels::DType::f16;
   config.loss_scale.scale = trainer.loss_scale;
   config.loss_scale.growth_interval = trainer.loss_scale_growth;
+  config.checkpoint_activations = trainer.checkpoint_activations;
   config.seed = seed;
   return config;
 }

@@ -65,7 +65,8 @@ struct TrainerOptions {
   int64_t warmup_updates = 0;
   double loss_scale = 65536.0;  // fp16 only: the first scale
   int64_t loss_scale_growth = 400;
-  int64_t threads = 0;  // its share of run.threads while samplers want to compute too; 0: half of them
+  int64_t threads = 0;                  // its share of run.threads while samplers want to compute too; 0: half of them
+  bool checkpoint_activations = false;  // layers are run again in the backward pass instead of being kept
 };
 struct SamplerGroupOptions {
   std::string name;

@@ -126,7 +126,9 @@ void Sampler::calibrate() {
   Calibrated result{.replica = replica_};
   for (const bool counted : {false, true}) {  // the first burst warms caches
     for (int64_t slot = 0; slot < options.max_sequences; ++slot) {
-      const envs::TaskMix::Pick pick = fleet_->tasks->training(static_cast<uint64_t>(slot));
+      // Prompts of its own, or the cache of the first burst would spare the second its prefill.
+      const int64_t place = counted ? options.max_sequences + slot : slot;
+      const envs::TaskMix::Pick pick = fleet_->tasks->training(static_cast<uint64_t>(place));
       GenerateRequest request;
       request.id = static_cast<uint64_t>(slot);
       request.tokens = fleet_->tokenizer.encode(pick.problem.prompt);

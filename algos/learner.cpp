@@ -17,6 +17,7 @@ namespace {
 
 /// One forward pass: what the head says, and the head itself for the way back.
 struct Scored {
+  std::shared_ptr<TrainerContext> context;  // which checkpointed layers ask again on the way back
   HeadResult head;
   std::vector<double> log_p, entropy;
 };
@@ -77,10 +78,12 @@ struct Learner::State {
 };
 
 Scored Learner::State::score(const MicroBatch& micro) {
-  TrainerContext context(model, parameters, config.profile, rope);
-  const Tensor hidden = trainer_hidden(model, context, micro.sequences);
-  const Tensor weight = context.parameter(head_weight_name(model));
+  auto context = std::make_shared<TrainerContext>(model, parameters, config.profile, rope);
+  context->set_checkpointing(config.checkpoint_activations);
+  const Tensor hidden = trainer_hidden(model, *context, micro.sequences);
+  const Tensor weight = context->parameter(head_weight_name(model));
   Scored scored;
+  if (config.checkpoint_activations) scored.context = std::move(context);
   scored.head = selected_log_probs(gather_rows(hidden, micro.rows), weight, micro.query);
   scored.log_p = scored.head.log_p.to_doubles();
   scored.entropy = scored.head.entropy.to_doubles();
@@ -242,6 +245,7 @@ Metrics Learner::State::supervised(const std::vector<Demonstration>& batch) {
       micro = MicroBatch();
       packed = 0;
     }
+    micro.query->log_p_only = true;  // a demonstration has no use for entropies
     for (const size_t position : micro.append_sequence(i, batch[i].tokens, batch[i].loss_mask)) {
       micro.select_drawn(batch[i].tokens[position], 0.0);
     }

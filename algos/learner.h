@@ -24,6 +24,7 @@ struct LearnerConfig {
   int64_t micro_batch_tokens = 8192;  // a micro-batch holds whole sequences up to this many tokens (at least one)
   kernels::NumericProfile profile;    // the trainer's; weight formats: fp32, bf16, fp16 (fp64 in tests)
   kernels::Format kv_format = kernels::Format::fp32;  // K and V are rounded to it (the profile's kv_cache)
+  bool checkpoint_activations = false;                // run each layer again in the backward pass: the same bits
   AdamWConfig optimizer;
   LossScale loss_scale;
   uint64_t seed = 0;  // order of minibatches

@@ -4,6 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "kernels/parallel.h"
+
 namespace motley::app {
 
 std::string closing_table(const actors::RunSummary& summary) {
@@ -40,9 +42,18 @@ std::string closing_json(const actors::RunSummary& summary, const std::filesyste
                       {"staleness", group.staleness},
                       {"tokens_per_second", group.tokens_per_second},
                       {"cost", group.cost}});
-  return nlohmann::json{{"folder", folder.string()},          {"updates", summary.updates},
-                        {"interrupted", summary.interrupted}, {"checkpoint", summary.checkpoint.string()},
-                        {"seconds", summary.seconds},         {"groups", groups}}
+  const kernels::ComputeUse use = kernels::compute_use();
+  const nlohmann::json compute{{"threads", kernels::compute_threads()},
+                               {"any_seconds", 1e-9 * static_cast<double>(use.any)},
+                               {"busy_thread_seconds", 1e-9 * static_cast<double>(use.busy)},
+                               {"starved_thread_seconds", 1e-9 * static_cast<double>(use.starved)}};
+  return nlohmann::json{{"folder", folder.string()},
+                        {"updates", summary.updates},
+                        {"interrupted", summary.interrupted},
+                        {"checkpoint", summary.checkpoint.string()},
+                        {"seconds", summary.seconds},
+                        {"groups", groups},
+                        {"compute", compute}}
              .dump() +
          "\n";
 }

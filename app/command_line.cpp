@@ -24,6 +24,7 @@ struct CommandLine {
   GenerateArguments generate;
   ScoreArguments score;
   EvalArguments eval;
+  BenchArguments bench;
   std::string list_topic;
   bool list_json = false, doctor_json = false;
   std::function<int()> command;
@@ -99,6 +100,28 @@ void add_eval(CLI::App& app, CommandLine& line) {
   add_sampling(command, a.profile, a.temperature, a.top_p, a.seed);
   command->add_flag("--json", a.json, "the result as JSON");
   command->callback([&line] { line.command = [&line] { return eval_command(line.eval); }; });
+}
+
+void add_bench(CLI::App& app, CommandLine& line) {
+  CLI::App* command = app.add_subcommand("bench", "times kernels, sampler, trainer or a run on this machine");
+  BenchArguments& a = line.bench;
+  const auto list = [&](const char* name, auto& values, const char* text) {
+    return command->add_option(name, values, text)->delimiter(',')->allow_extra_args(false);
+  };
+  command->add_option("what", a.what, "kernels, sampler, trainer or run")->required();
+  command->add_option("experiment", a.experiment, "TOML file (run)");
+  repeated(command->add_option("--set", a.sets, "key=value, over the file's (run)"));
+  list("--only", a.only, "groups of kernels, separated by commas: products, attention, ... (kernels)");
+  list("--shape", a.shapes, "1M, 25M, 135M (sampler, trainer)");
+  list("--profile", a.profiles, "numeric profiles (motley list profiles)");
+  list("--threads", a.threads, "numbers of compute threads; default: 1")->check(CLI::Range(1, 1024));
+  list("--batch", a.batches, "rows of a product, sequences of a sampler")->check(CLI::Range(1, 65536));
+  list("--context", a.contexts, "positions that the cache holds already (sampler)")->check(CLI::Range(1, 65536));
+  command->add_option("--repetitions", a.repetitions, "of each case")->check(CLI::Range(1, 1000));
+  command->add_flag("--quick", a.quick, "small sizes and few repetitions: a look, no measurement");
+  command->add_flag("--rows-only", a.rows_only, "no ceilings");
+  command->add_flag("--json", a.json, "one JSON object");
+  command->callback([&line] { line.command = [&line] { return bench_command(line.bench); }; });
 }
 
 void add_rest(CLI::App& app, CommandLine& line) {
@@ -185,6 +208,7 @@ int run_command_line(int argc, char** argv) {
     add_generate(app, line);
     add_score(app, line);
     add_eval(app, line);
+    add_bench(app, line);
     add_rest(app, line);
     if (const int code = parse(app, argc, argv); code >= 0) return code;
     const int code = line.command();

@@ -36,12 +36,21 @@ struct EvalArguments {
   bool json = false;
 };
 
+struct BenchArguments {
+  std::string what, experiment;  // experiment and sets: `run` alone
+  std::vector<std::string> sets, only, shapes, profiles;
+  std::vector<int64_t> threads, batches, contexts;
+  std::optional<int64_t> repetitions;
+  bool quick = false, json = false, rows_only = false;
+};
+
 int run_command(const RunArguments& arguments);
 int generate_command(const GenerateArguments& arguments);
 int score_command(const ScoreArguments& arguments);
 int eval_command(const EvalArguments& arguments);
 int list_command(const std::string& what, bool json);
 int doctor_command(bool json);
+int bench_command(const BenchArguments& arguments);
 int schema_command();
 const std::vector<std::string>& list_topics();
 

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "app/commands.h"
+#include "kernels/device_memory.h"
 
 namespace motley::app {
 namespace {
@@ -81,11 +82,12 @@ Finding working_folder() {
 }
 
 Finding gpu() {
-  const bool there = std::filesystem::exists("/dev/nvidiactl");
-  return {"CUDA",
-          there ? "not in this build; this machine has an NVIDIA driver, profiles are computed on the CPU"
-                : "not in this build, and no NVIDIA driver here; profiles are computed on the CPU",
-          ""};
+  const char* driver = std::filesystem::exists("/dev/nvidiactl") ? "an NVIDIA driver here" : "no NVIDIA driver here";
+  const std::string bodies = kernels::cuda::built()
+                                 ? fmt::format("kernels in this build (docs/ops.md), {} devices that can be used",
+                                               kernels::cuda::device_count())
+                                 : "kernels not in this build";
+  return {"CUDA", fmt::format("{}; {}; profiles are computed on the CPU", bodies, driver), ""};
 }
 
 std::vector<Finding> examine() {

@@ -255,6 +255,10 @@ std::vector<Field> trainer_fields() {
           "trainer", "threads", [](E & e, size_t) -> auto& { return e.trainer.threads; },
           "its share of run.threads while samplers want to compute too; 0: half of them")
           .between(0, 1024),
+      field(
+          "trainer", "checkpoint_activations", [](E & e, size_t) -> auto& { return e.trainer.checkpoint_activations; },
+          "keep one row of numbers per token and layer and compute the rest again on the way back: less memory, a "
+          "third more work, the same bits"),
   };
 }
 

@@ -1,8 +1,10 @@
 // Causal attention with grouped queries. Contract: the result of one query row depends on its own q and on the keys
 // and values of positions 0..p of its sequence alone, reduced in an order fixed by absolute positions; so a decode step
-// over the cache gives bit for bit what the packed pass gives. A score is one chain over head_dim, times scale; exp of
-// scores less the largest is summed in 16 virtual lanes by position; the output is one chain over positions ascending,
-// divided by that sum.
+// over the cache gives bit for bit what the packed pass gives. A score is one chain over head_dim, times scale.
+// Positions are taken in tiles of 64: exp of scores less the largest so far is summed in 16 virtual lanes by position,
+// and multiplied with the values in one chain over positions ascending; a tile that raises the largest first scales
+// both down. This starts anew every 4096 positions, and such blocks are combined in order. The output is divided by
+// the sum at the end. Keys beyond p contribute exactly nothing, whatever they hold.
 #pragma once
 
 #include "kernels/dtype.h"

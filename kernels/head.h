@@ -1,5 +1,6 @@
 // The policy head: log-probabilities of selected ids, from hidden states, over the whole vocabulary or over a replayed
-// candidate set per row. Works in row chunks; the probabilities of a batch are never held.
+// candidate set per row. Works in row chunks; the probabilities of a batch are never held, and logits only as far as
+// the caller gives room for them, which saves backward their product.
 //
 // z = (hidden W^T) / temperature in float (double for f64). Per row, over its support S (all ids, or its candidates):
 //   lse = log sum_{v in S} exp z_v,  log p_v = z_v - lse,  H = -sum_{v in S} p_v log p_v.
@@ -32,6 +33,10 @@ struct HeadArgs {
                             // -inf when nothing is outside; may be null
   Compute<T>* entropy;      // [rows]; may be null
   Compute<T>* lse;          // [rows]; may be null
+  // Room for z of the first rows: the forward pass of the CPU's body leaves them there, and its backward pass reads
+  // and overwrites them. None: they are computed again.
+  Compute<T>* kept_logits = nullptr;  // [kept_rows, vocabulary]
+  int64_t kept_rows = 0;
 };
 template <class T>
 struct HeadBackwardArgs {
@@ -51,4 +56,16 @@ void head_backward(const HeadBackwardArgs<T>& args);
 template <class C>
 C log_sum_exp(const C* values, int64_t count);
 }  // namespace cpu
+namespace cuda {
+template <class T>
+void head(const HeadArgs<T>& args);
+template <class T>
+void head_backward(const HeadBackwardArgs<T>& args);
+}  // namespace cuda
+namespace emulated {
+template <class T>
+void head(const HeadArgs<T>& args);
+template <class T>
+void head_backward(const HeadBackwardArgs<T>& args);
+}  // namespace emulated
 }  // namespace motley::kernels

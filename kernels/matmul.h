@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/dtype.h"
+#include "kernels/packed_matrix.h"
 
 namespace motley::kernels {
 
@@ -27,13 +28,6 @@ ConstMatrix row_major(const void* data, DType dtype, int64_t rows, int64_t cols)
 Matrix row_major(void* data, DType dtype, int64_t rows, int64_t cols);
 ConstMatrix transposed(const ConstMatrix& m);
 
-/// The second operand decoded to float and laid out for the inner kernel; made once, used for many products.
-struct PackedMatrix {
-  int64_t rows = 0, cols = 0;  // N, K
-  std::vector<float> panels;
-};
-PackedMatrix pack(const ConstMatrix& b);
-
 struct MatmulArgs {
   ConstMatrix a;                         // [M, K]
   ConstMatrix b;                         // [N, K]; unused when `packed` is set
@@ -42,7 +36,15 @@ struct MatmulArgs {
   bool accumulate = false;               // chains continue from the value in C (then C must be f32 or f64)
   int64_t k_tile = 0;                    // 0: one chain over K; else sums of k_tile products (each from 0), added in
                                          // order to 0, or to C with accumulate
-  float alpha = 1.0f;                    // factor on the finished sum (float products without accumulate only)
+  // The finish of a float product without accumulate, where C is stored (kernels/cpu/matmul_finish.h): v = ((sum *
+  // alpha) * column_factors[n]) * row_factors[m] + bias[n], rounded to C's type; then v = silu(gate) * v and v =
+  // residual + v, each rounded, with the bits of the separate kernels silu_mul and add.
+  float alpha = 1.0f;
+  const float* column_factors = nullptr;  // [N]
+  const float* row_factors = nullptr;     // [M]
+  const float* bias = nullptr;            // [N]
+  ConstMatrix gate;                       // [M, N] of C's type, not C itself; no data: none
+  ConstMatrix residual;                   // [M, N] of C's type, may be C itself; no data: none
   // Block scales of an fp8 product (DeepSeek-V3): within 128 products the codes are summed alone, then
   // sum = fma(partial, a_scale * b_scale, sum). Both or neither; with them k_tile is 128.
   const float* a_scales = nullptr;  // [M, ceil(K/128)]

@@ -31,4 +31,16 @@ void rms_norm(const RmsNormArgs<T>& args);
 template <class T>
 void rms_norm_backward(const RmsNormBackwardArgs<T>& args);
 }  // namespace cpu
+namespace cuda {
+template <class T>
+void rms_norm(const RmsNormArgs<T>& args);
+template <class T>
+void rms_norm_backward(const RmsNormBackwardArgs<T>& args);
+}  // namespace cuda
+namespace emulated {
+template <class T>
+void rms_norm(const RmsNormArgs<T>& args);
+template <class T>
+void rms_norm_backward(const RmsNormBackwardArgs<T>& args);
+}  // namespace emulated
 }  // namespace motley::kernels

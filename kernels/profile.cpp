@@ -10,6 +10,7 @@ constexpr Quantization kPlainBf16{Format::bf16, Scaling::none};
 constexpr Quantization kPlainFp16{Format::fp16, Scaling::none};
 constexpr Quantization kFp8Weight{Format::e4m3, Scaling::block128x128};
 constexpr Quantization kFp8Activation{Format::e4m3, Scaling::block1x128};
+constexpr Quantization kFp8Channel{Format::e4m3, Scaling::channel};
 constexpr Quantization kNvfp4{Format::e2m1, Scaling::nv16};
 constexpr Quantization kNvfp4FourOverSix{Format::e2m1, Scaling::nv16, true};
 constexpr Quantization kMxfp8{Format::e4m3, Scaling::mx32};
@@ -22,6 +23,12 @@ constexpr int64_t kTileSm80 = 32, kTileSm90 = 64, kTileSm100 = 128, kTileSm120 =
 constexpr const char* kStitchBf16 = "formats: modal-projects/stitch configs (BF16, KV fp8_e4m3); tiling modelled";
 constexpr const char* kStitchFp8 =
     "formats: modal-projects/stitch configs and DeepSeek-V3 inference/kernel.py (fp32 scales); tiling modelled";
+constexpr const char* kAccumulate14 =
+    "as h100-fp8; accumulation modelled after the DeepSeek-V3 report 3.3.2 and 3.5.2, SageAttention2 (fp22) and "
+    "Fasi et al. 2021 (truncation); promotion every 128 as DeepGEMM";
+constexpr const char* kFastAccumulate14 =
+    "scales per token and channel (vLLM's cutlass_scaled_mm); accumulation as h100-fp8-accumulate14, never promoted "
+    "(cuBLASLt's fast accumulation)";
 constexpr const char* kStitchNvfp4 =
     "formats: modal-projects/stitch configs (W4A16, 4-over-6 by MSE) and NVIDIA TransformerEngine docs; tiling "
     "modelled";
@@ -40,6 +47,14 @@ NumericProfile preset(const char* name, Quantization weight, Quantization activa
   profile.source = source;
   return profile;
 }
+/// `of` with Hopper's own accumulation, promoted to fp32 every `promotion` products (0: never).
+NumericProfile accumulate14(NumericProfile of, const char* name, int64_t promotion, const char* source) {
+  of.name = name;
+  of.accumulation = Accumulation::hopper_fp8;
+  of.k_tile = promotion;
+  of.source = source;
+  return of;
+}
 NumericProfile plain(const char* name, Quantization weight, Quantization activation, DType output, Format kv_cache,
                      const char* source) {
   NumericProfile profile = preset(name, weight, activation, kv_cache, 0, "", source);
@@ -55,6 +70,10 @@ std::vector<NumericProfile> make_profiles() {
       preset("b300-nvfp4", kNvfp4FourOverSix, kPlainBf16, kv, kTileSm100, "B300", kStitchNvfp4),
       preset("h100-fp8", kFp8Weight, kFp8Activation, kv, kTileSm90, "H100", kStitchFp8),
       preset("h200-fp8", kFp8Weight, kFp8Activation, kv, kTileSm90, "H200", kStitchFp8),
+      accumulate14(preset("", kFp8Weight, kFp8Activation, kv, 0, "H100", ""), "h100-fp8-accumulate14", 128,
+                   kAccumulate14),
+      accumulate14(preset("", kFp8Channel, kFp8Channel, kv, 0, "H100", ""), "h100-fp8-channel-accumulate14", 0,
+                   kFastAccumulate14),
       preset("h100-bf16", kPlainBf16, kPlainBf16, kv, kTileSm90, "H100", kStitchBf16),
       preset("h200-bf16", kPlainBf16, kPlainBf16, kv, kTileSm90, "H200", kStitchBf16),
       preset("a100-bf16", kPlainBf16, kPlainBf16, kv, kTileSm80, "A100", kStitchBf16),
@@ -121,6 +140,7 @@ std::string describe(const NumericProfile& profile) {
   text += ", output " + std::string(dtype_name(profile.output));
   text +=
       profile.k_tile == 0 ? ", one chain over K" : ", reduction tile " + std::to_string(profile.k_tile) + " (modelled)";
+  if (profile.accumulation == Accumulation::hopper_fp8) text += ", 14-bit accumulation within it (modelled)";
   if (!profile.invariant) text += ", vendor kernels";
   return profile.hardware.empty() ? text : text + ", " + profile.hardware + " (emulated)";
 }

@@ -29,6 +29,12 @@ struct Quantization {
   bool operator==(const Quantization&) const = default;
 };
 
+/// How products are summed.
+enum class Accumulation : uint8_t {
+  fp32,        // one chain of fused multiply-adds, or tiles of them
+  hopper_fp8,  // 14 bits, as Hopper's fp8 tensor cores (kernels/cpu/hopper_fp8.h); tiles are summed in fp32
+};
+
 struct NumericProfile {
   std::string name;
   Quantization weight;      // linear layers; head, embedding and norms are kept in `output`
@@ -37,9 +43,10 @@ struct NumericProfile {
   double kv_scale = 1.0;       // stored = cast(x / scale)
   DType output = DType::bf16;  // what layer outputs are rounded to
   int64_t k_tile = 0;          // modelled reduction tiling: 0 is one chain over K
-  bool invariant = true;       // kernels = "invariant"; false: "vendor"
-  std::string hardware;        // the accelerator that the preset stands for; empty for plain formats
-  std::string source;          // where the preset's facts come from, in one line
+  Accumulation accumulation = Accumulation::fp32;
+  bool invariant = true;  // kernels = "invariant"; false: "vendor"
+  std::string hardware;   // the accelerator that the preset stands for; empty for plain formats
+  std::string source;     // where the preset's facts come from, in one line
   bool operator==(const NumericProfile&) const = default;
 };
 

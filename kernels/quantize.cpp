@@ -1,14 +1,20 @@
 #include "kernels/quantize.h"
 
+#include <atomic>
 #include <cstring>
 #include <stdexcept>
 #include <string>
 
+#include "kernels/cpu/quantize_row.h"
 #include "kernels/parallel.h"
 #include "kernels/quantize_block.h"
 
 namespace motley::kernels {
 namespace {
+
+constexpr int64_t kPieceValues = int64_t{1} << 15;  // that pay for waking a thread
+
+constexpr int64_t grain_of(int64_t values) { return 1 + kPieceValues / (values + 1); }
 
 constexpr int64_t blocks_of(int64_t count, int64_t block) { return (count + block - 1) / block; }
 
@@ -28,22 +34,6 @@ template <Format F>
 using CodeType = std::conditional_t<F == Format::fp32, uint32_t,
                                     std::conditional_t<F == Format::bf16 || F == Format::fp16, uint16_t, uint8_t>>;
 
-/// Codes of x / divisor from column `col` (even) of a row on.
-template <Format F>
-void encode_run(uint8_t* row, int64_t col, const float* x, int64_t count, float divisor) {
-  if constexpr (F == Format::e2m1) {
-    uint8_t* out = row + col / 2;
-    for (int64_t i = 0; i < count / 2; ++i) {
-      out[i] = static_cast<uint8_t>(encode<F>(x[2 * i] / divisor) | encode<F>(x[2 * i + 1] / divisor) << 4);
-    }
-    if (count % 2 != 0) out[count / 2] = static_cast<uint8_t>(encode<F>(x[count - 1] / divisor));
-  } else {
-    for (int64_t i = 0; i < count; ++i) {
-      const auto code = static_cast<CodeType<F>>(encode<F>(x[i] / divisor));
-      std::memcpy(row + (col + i) * static_cast<int64_t>(sizeof(code)), &code, sizeof(code));
-    }
-  }
-}
 template <Format F>
 void decode_row(float* out, const uint8_t* row, int64_t cols) {
   if constexpr (F == Format::e2m1) {
@@ -82,81 +72,36 @@ void visit_format(Format format, Body&& body) {
   }
 }
 
-/// The largest magnitudes of a strip of up to 128 rows, one per 128 columns.
+/// The scales of up to 128 rows, one per 128 columns.
 void strip_scales(float* scales, const float* x, int64_t rows, int64_t cols, Format format) {
   for (int64_t c = 0; c < cols; c += kFp8Block) {
-    const int64_t width = std::min(kFp8Block, cols - c);
-    float amax = 0.0f;
-    for (int64_t r = 0; r < rows; ++r) amax = std::max(amax, block_range(x + r * cols + c, width).amax);
-    scales[c / kFp8Block] = fp32_scale(amax, format);
+    const BlockRange range = cpu::range_of(x + c, cols, rows, std::min(kFp8Block, cols - c));
+    scales[c / kFp8Block] = fp32_scale(range.amax, format);
   }
 }
 
-template <Format F>
-void encode_mx_row(uint8_t* codes, uint8_t* scales, const float* x, int64_t cols) {
-  for (int64_t c = 0; c < cols; c += kMxBlock) {
-    const int64_t width = std::min(kMxBlock, cols - c);
-    const BlockRange range = block_range(x + c, width);
-    const uint8_t scale = mx_scale(range, F);
-    scales[c / kMxBlock] = scale;
-    if (!range.has_nan) encode_run<F>(codes, c, x + c, width, ue8m0_to_float(scale));
+/// Rows [first, first + rows) of m; with 128x128 blocks a strip of up to 128 that starts at a multiple of 128.
+void quantize_rows(QuantizedMatrix& m, const float* values, int64_t first, int64_t rows) {
+  const int64_t cols = m.cols, blocks = blocks_of(cols, kFp8Block), bytes = row_bytes(m.how.format, cols);
+  const Scaling scaling = m.how.scaling;
+  const int64_t block_codes = scaling == Scaling::mx32   ? blocks_of(cols, kMxBlock)
+                              : scaling == Scaling::nv16 ? blocks_of(cols, kNvBlock)
+                                                         : 0;
+  const int64_t row_scales = scaling == Scaling::channel ? 1 : scaling == Scaling::block1x128 ? blocks : 0;
+  float* scales = m.scales.data();
+  if (scaling == Scaling::block128x128) {
+    scales += first / kFp8Block * blocks;
+    strip_scales(scales, values + first * cols, rows, cols, m.how.format);
   }
-}
-void encode_nv_row(uint8_t* codes, uint8_t* scales, const float* x, int64_t cols, float tensor_scale,
-                   bool four_over_six) {
-  for (int64_t c = 0; c < cols; c += kNvBlock) {
-    const int64_t width = std::min(kNvBlock, cols - c);
-    std::array<float, kNvBlock> padded{};
-    if (width < kNvBlock) std::copy_n(x + c, width, padded.begin());
-    const NvBlock block = nv_encode(width < kNvBlock ? padded.data() : x + c, tensor_scale, four_over_six);
-    scales[c / kNvBlock] = block.scale;
-    std::array<uint32_t, kNvBlock> halves;
-    for (int64_t i = 0; i < kNvBlock; ++i) halves[i] = encode<Format::e2m1>(block.elements[i]);
-    for (int64_t i = 0; i < (width + 1) / 2; ++i) {  // codes of the padding are 0
-      codes[c / 2 + i] = static_cast<uint8_t>(halves[2 * i] | halves[2 * i + 1] << 4);
-    }
-  }
-}
-
-/// Rows [first, first + rows) of m, a strip of up to 128 that starts at a multiple of 128.
-template <Format F>
-void quantize_strip(QuantizedMatrix& m, const float* values, int64_t first, int64_t rows) {
-  const int64_t cols = m.cols, blocks = blocks_of(cols, kFp8Block);
-  const float* x = values + first * cols;
-  if (m.how.scaling == Scaling::block128x128) {
-    strip_scales(m.scales.data() + first / kFp8Block * blocks, x, rows, cols, F);
-  }
-  for (int64_t r = first; r < first + rows; ++r, x += cols) {
-    uint8_t* codes = m.codes.data() + r * row_bytes<F>(cols);
-    switch (m.how.scaling) {
-      case Scaling::none:
-        encode_run<F>(codes, 0, x, cols, 1.0f);
-        break;
-      case Scaling::tensor:
-        encode_run<F>(codes, 0, x, cols, m.scales[0]);
-        break;
-      case Scaling::channel:
-        m.scales[r] = fp32_scale(block_range(x, cols).amax, F);
-        encode_run<F>(codes, 0, x, cols, m.scales[r]);
-        break;
-      case Scaling::block1x128:
-        strip_scales(m.scales.data() + r * blocks, x, 1, cols, F);
-        [[fallthrough]];
-      case Scaling::block128x128: {
-        const float* scales = m.scales.data() + (m.how.scaling == Scaling::block1x128 ? r : r / kFp8Block) * blocks;
-        for (int64_t c = 0; c < cols; c += kFp8Block) {
-          encode_run<F>(codes, c, x + c, std::min(kFp8Block, cols - c), scales[c / kFp8Block]);
-        }
-        break;
-      }
-      case Scaling::mx32:
-        encode_mx_row<F>(codes, m.block_codes.data() + r * blocks_of(cols, kMxBlock), x, cols);
-        break;
-      case Scaling::nv16:
-        encode_nv_row(codes, m.block_codes.data() + r * blocks_of(cols, kNvBlock), x, cols, m.scales[0],
-                      m.how.four_over_six);
-        break;
-    }
+  for (int64_t r = first; r < first + rows; ++r) {
+    cpu::EncodeRow row;
+    row.how = m.how;
+    row.x = values + r * cols;
+    row.cols = cols;
+    row.codes = m.codes.data() + r * bytes;
+    row.block_codes = m.block_codes.data() + r * block_codes;
+    row.scales = scales + r * row_scales;
+    cpu::encode_row(row);
   }
 }
 
@@ -221,7 +166,13 @@ void check_quantization(const Quantization& how) {
 }
 
 float largest_magnitude(std::span<const float> values) {
-  return block_range(values.data(), static_cast<int64_t>(values.size())).amax;
+  std::atomic<float> largest = 0.0f;
+  parallel_for(static_cast<int64_t>(values.size()), kPieceValues, [&](int64_t begin, int64_t end) {
+    const float amax = cpu::range_of(values.data() + begin, 0, 1, end - begin).amax;
+    float before = largest.load();
+    while (amax > before && !largest.compare_exchange_weak(before, amax)) continue;
+  });
+  return largest;
 }
 
 QuantizedMatrix quantize(std::span<const float> values, int64_t rows, int64_t cols, const Quantization& how,
@@ -240,32 +191,30 @@ QuantizedMatrix quantize(std::span<const float> values, int64_t rows, int64_t co
     const float amax = shared_amax > 0.0f ? std::min(shared_amax, kFloatMax) : largest_magnitude(values);
     m.scales[0] = how.scaling == Scaling::nv16 ? nv_tensor_scale(amax) : fp32_scale(amax, how.format);
   }
-  visit_format(how.format, [&]<Format F>() {
-    parallel_for(blocks_of(rows, kFp8Block), 1, [&](int64_t begin, int64_t end) {
-      for (int64_t strip = begin; strip < end; ++strip) {
-        const int64_t first = strip * kFp8Block;
-        quantize_strip<F>(m, values.data(), first, std::min(kFp8Block, rows - first));
-      }
-    });
+  const int64_t strip = how.scaling == Scaling::block128x128 ? kFp8Block : 1;
+  parallel_for(blocks_of(rows, strip), grain_of(strip * cols), [&](int64_t begin, int64_t end) {
+    for (int64_t s = begin; s < end; ++s) quantize_rows(m, values.data(), s * strip, std::min(strip, rows - s * strip));
   });
   return m;
 }
 
 void decode_codes(const QuantizedMatrix& m, std::span<float> out) {
   check_size(out.size(), m);
+  const bool mx = m.how.scaling == Scaling::mx32;
+  const int64_t block = mx ? kMxBlock : kNvBlock;
   visit_format(m.how.format, [&]<Format F>() {
-    for (int64_t r = 0; r < m.rows; ++r) {
-      float* y = out.data() + r * m.cols;
-      decode_row<F>(y, m.codes.data() + r * row_bytes<F>(m.cols), m.cols);
-      if (m.block_codes.empty()) continue;
-      const bool mx = m.how.scaling == Scaling::mx32;
-      const int64_t block = mx ? kMxBlock : kNvBlock;
-      const uint8_t* scales = m.block_codes.data() + r * blocks_of(m.cols, block);
-      for (int64_t c = 0; c < m.cols; c += block) {
-        const float scale = mx ? ue8m0_to_float(scales[c / block]) : e4m3_to_float(scales[c / block]);
-        for (int64_t i = c; i < std::min(c + block, m.cols); ++i) y[i] *= scale;
+    parallel_for(m.rows, grain_of(m.cols), [&](int64_t begin, int64_t end) {
+      for (int64_t r = begin; r < end; ++r) {
+        float* y = out.data() + r * m.cols;
+        decode_row<F>(y, m.codes.data() + r * row_bytes<F>(m.cols), m.cols);
+        if (m.block_codes.empty()) continue;
+        const uint8_t* scales = m.block_codes.data() + r * blocks_of(m.cols, block);
+        for (int64_t c = 0; c < m.cols; c += block) {
+          const float scale = mx ? ue8m0_to_float(scales[c / block]) : e4m3_to_float(scales[c / block]);
+          for (int64_t i = c; i < std::min(c + block, m.cols); ++i) y[i] *= scale;
+        }
       }
-    }
+    });
   });
 }
 

@@ -3,29 +3,44 @@
 // format. No fp32 model with noise added.
 #pragma once
 
+#include <span>
+
 #include "kernels/matmul.h"
 #include "kernels/profile.h"
 #include "kernels/quantize.h"
+#include "kernels/quantized_rows.h"
 
 namespace motley::kernels {
+
+/// What follows a product, with the bits of the separate kernels: y = silu(gate) * y, then y = residual + y, each
+/// rounded. Both [rows, outputs] of the output type; null: none. The residual may be y itself.
+struct LinearEpilogue {
+  const void* gate = nullptr;
+  const void* residual = nullptr;
+};
 
 class QuantizedLinear {
  public:
   /// weights: fp32 masters [outputs, inputs], row-major. Weight format fp32, bf16 or fp16 with Scaling::none is a plain
-  /// cast. Throws std::invalid_argument for a profile that cannot be computed (fp64 output, scales across tokens).
+  /// cast. Throws std::invalid_argument for a profile that cannot be computed (fp64 output, scales across tokens, an
+  /// accumulation that its formats do not have).
   QuantizedLinear(std::span<const float> weights, int64_t outputs, int64_t inputs, const NumericProfile& profile,
                   float shared_amax = 0.0f);
-  /// y[rows, outputs] = x[rows, inputs] W^T; x and y are of the profile's output type. A row's result depends on that
-  /// row alone.
+  /// y[rows, outputs] = x W^T, of the profile's output type, for rows assigned with this profile (or one that agrees in
+  /// activations and block scales); others are refused. A row's result depends on that row alone.
+  void forward(const QuantizedRows& x, void* y, const LinearEpilogue& epilogue = {}) const;
+  /// The same for x[rows, inputs] of the output type.
   void forward(const void* x, int64_t rows, void* y) const;
   int64_t outputs() const { return outputs_; }
   int64_t inputs() const { return inputs_; }
+  /// Memory of the codes and scales.
+  int64_t bytes() const {
+    return packed_.bytes() + static_cast<int64_t>((row_scales_.size() + block_scales_.size()) * sizeof(float));
+  }
   /// xxHash-free 64-bit fingerprint of codes and scales (kernels::mix over words), for agreement checks.
   uint64_t fingerprint() const { return fingerprint_; }
 
  private:
-  void forward_chunk(const void* x, int64_t rows, void* y) const;
-
   NumericProfile profile_;
   int64_t outputs_ = 0, inputs_ = 0;
   PackedMatrix packed_;
@@ -33,8 +48,6 @@ class QuantizedLinear {
   std::vector<float> row_scales_;    // channel scales, applied to the finished sum
   std::vector<float> block_scales_;  // [ceil(outputs / block_rows_), ceil(inputs / 128)]; empty: no block scales
   int64_t block_rows_ = 128;
-  bool activations_as_they_are_ = true;  // x's own type already has the activation format
-  bool row_factors_ = false;             // activations have an fp32 scale per token, for the finished sum
   uint64_t fingerprint_ = 0;
 };
 

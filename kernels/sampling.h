@@ -1,7 +1,14 @@
-// Drawing a token from logits: temperature, top-k, top-p, one uniform number. Contract: depends on the row alone.
+// Drawing a token from logits: temperature, top-k, top-p, one uniform number. Contract: depends on the row alone, with
+// the same bits on every instruction set. Nothing sorts the vocabulary: a few vector passes find the cut.
+//
+// Mass is exponential(z - largest), summed in float64 in fixed orders: the total in blocks of 1024 places, each in 16
+// virtual lanes; the mass that top-p counts from the largest down, in a few ranges of z and then one by one. Such a sum
+// errs by at most 2^-53 of itself per addition on its path, so a set or a draw can differ from the exact one only where
+// top_p or the uniform number lies that close to a boundary.
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace motley::kernels {
@@ -24,5 +31,7 @@ namespace cpu {
 /// temperature. Throws std::runtime_error when no logit is finite. Greedy draws report log_q at temperature 1.
 Draw draw_token(const float* logits, int64_t vocabulary, const SamplingRule& rule, double uniform,
                 std::vector<float>& scaled);
+/// The k ids with the largest z (no NaN), ties by lower id, ascending; valid until this thread's next call.
+std::span<const int32_t> most_probable(const float* z, int64_t vocabulary, int64_t k);
 }  // namespace cpu
 }  // namespace motley::kernels

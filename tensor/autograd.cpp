@@ -19,22 +19,23 @@ void add_in_place(const Tensor& sum, const Tensor& more) {
 }
 
 void clear(const Tensor& buffer) {
-  if (buffer.defined()) {
-    std::memset(buffer.raw(), 0, static_cast<size_t>(buffer.numel()) * kernels::dtype_size(buffer.dtype()));
-  }
+  std::memset(buffer.raw(), 0, static_cast<size_t>(buffer.numel()) * kernels::dtype_size(buffer.dtype()));
 }
 
 }  // namespace
 
-NoGrad::NoGrad() : previous_(gradients_on) { gradients_on = false; }
-NoGrad::~NoGrad() { gradients_on = previous_; }
+GradMode::GradMode(bool on) : previous_(gradients_on) { gradients_on = on; }
+GradMode::~GradMode() { gradients_on = previous_; }
 bool grad_enabled() { return gradients_on; }
 
 Tensor& Tensor::set_requires_grad(bool wanted) {
   MOTLEY_CHECK(defined() && !impl_->node && !impl_->grad_owner, "set_requires_grad", "only a leaf can be asked for");
   impl_->leaf = wanted;
   impl_->grad_dtype = wanted ? kernels::compute_dtype(impl_->dtype) : impl_->dtype;
-  if (!wanted) impl_->grad = impl_->rows_grad = Tensor();
+  if (!wanted) {
+    impl_->grad = impl_->rows_grad = Tensor();
+    impl_->grad_is_old = false;
+  }
   return *this;
 }
 
@@ -48,9 +49,19 @@ DType Tensor::grad_dtype() const {
 Tensor Tensor::grad() const {
   MOTLEY_CHECK(defined(), "grad", "the tensor is undefined");
   Impl& owner = impl_->owner();
+  if (std::exchange(owner.grad_is_old, false)) clear(owner.grad);
   if (owner.rows_grad.defined()) {
     add_grad(std::exchange(owner.rows_grad, Tensor()));
   }
+  return owner.grad;
+}
+
+Tensor Tensor::unset_chain() const {
+  MOTLEY_CHECK(defined(), "unset_chain", "the tensor is undefined");
+  Impl& owner = impl_->owner();
+  if (!owner.leaf || (owner.grad.defined() && !owner.grad_is_old)) return Tensor();
+  if (!owner.grad.defined()) owner.grad = empty(owner.shape, owner.grad_dtype);
+  owner.grad_is_old = false;
   return owner.grad;
 }
 
@@ -62,7 +73,9 @@ Tensor Tensor::grad_buffer() const {
 Tensor Tensor::chain_buffer(Chain chain) const {
   MOTLEY_CHECK(defined(), "chain_buffer", "the tensor is undefined");
   Impl& owner = impl_->owner();
-  Tensor& buffer = chain == Chain::rows && owner.leaf ? owner.rows_grad : owner.grad;
+  const bool rows = chain == Chain::rows && owner.leaf;
+  if (!rows && std::exchange(owner.grad_is_old, false)) clear(owner.grad);
+  Tensor& buffer = rows ? owner.rows_grad : owner.grad;
   if (!buffer.defined()) {
     buffer = zeros(owner.shape, owner.grad_dtype);
   } else if (!owner.leaf && buffer.impl_->data.use_count() > 1) {
@@ -73,8 +86,9 @@ Tensor Tensor::chain_buffer(Chain chain) const {
 
 void Tensor::zero_grad() {
   MOTLEY_CHECK(defined(), "zero_grad", "the tensor is undefined");
-  clear(impl_->owner().grad);
-  impl_->owner().rows_grad = Tensor();
+  Impl& owner = impl_->owner();
+  owner.grad_is_old = owner.grad.defined();
+  owner.rows_grad = Tensor();
 }
 
 void Tensor::add_grad(Tensor contribution) const {
@@ -88,6 +102,7 @@ void Tensor::add_grad(Tensor contribution) const {
   } else if (!owner.grad.defined() && owner.leaf && !ours) {
     contribution = contribution.clone();
   }
+  if (std::exchange(owner.grad_is_old, false)) clear(owner.grad);
   if (!owner.grad.defined()) {
     owner.grad = std::move(contribution);
   } else if (owner.leaf || owner.grad.impl_->data.use_count() == 1) {
@@ -96,6 +111,13 @@ void Tensor::add_grad(Tensor contribution) const {
     owner.grad = owner.grad.clone();
     add_in_place(owner.grad, contribution);
   }
+}
+
+Tensor Tensor::growing_grad() const {
+  MOTLEY_CHECK(defined(), "growing_grad", "the tensor is undefined");
+  const Impl& owner = impl_->owner();
+  const bool in_place = !owner.leaf && owner.grad.defined() && owner.grad.impl_->data.use_count() == 1;
+  return in_place ? owner.grad : Tensor();
 }
 
 Tensor record(std::string_view op, Tensor y, std::vector<Tensor> inputs, std::function<void(const Tensor&)> closure) {
@@ -157,6 +179,26 @@ void backward(const Tensor& y, const Tensor& dy) {
     node.inputs.clear();
     impl.reset();
   }
+}
+
+Tensor checkpoint(const Tensor& x, std::function<Tensor(const Tensor&)> body) {
+  if (!grad_enabled() || !x.requires_grad()) return body(x);
+  Tensor y;
+  {
+    const NoGrad no_graph;
+    y = body(x);
+  }
+  MOTLEY_CHECK(y.impl_ != x.impl_ && !y.requires_grad(), "checkpoint", "the body must make a new tensor");
+  return record("checkpoint", y, {x}, [x, body = std::move(body)](const Tensor& dy) {
+    Tensor input = x.detach(), again;
+    input.impl_->leaf = true;  // with the gradient's type of an intermediate result, which it stands for
+    {
+      const GradMode with_graph(true);
+      again = body(input);
+    }
+    backward(again, dy);
+    if (input.impl_->grad.defined()) x.add_grad(std::exchange(input.impl_->grad, Tensor()));
+  });
 }
 
 }  // namespace motley

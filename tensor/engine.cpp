@@ -3,25 +3,18 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <deque>
 #include <stdexcept>
 #include <unordered_set>
 
 #include "kernels/parallel.h"
-#include "tensor/engine_context.h"
 #include "tensor/engine_records.h"
+#include "tensor/engine_schedule.h"
 #include "tensor/engine_score.h"
 
 namespace motley {
 namespace {
 
 constexpr int64_t kLogitsAtOnce = int64_t{1} << 24;  // 64 MiB of float logits
-
-struct Sequence {
-  GenerateRequest request;  // its tokens move to `cache`
-  CachedSequence cache;
-  int64_t generated = 0;
-};
 
 [[noreturn]] void refuse(uint64_t id, const std::string& reason) {
   throw std::invalid_argument("request " + std::to_string(id) + ": " + reason);
@@ -55,9 +48,10 @@ const SamplerWeights& present(const std::shared_ptr<const SamplerWeights>& weigh
 }
 
 const EngineLimits& checked(const EngineLimits& limits) {
-  if (limits.max_sequences < 1 || limits.page_size < 1 || limits.max_batch_rows < 1) {
-    throw std::invalid_argument("max_sequences, page_size and max_batch_rows must be at least 1");
+  if (limits.max_sequences < 1 || limits.page_size < 1 || limits.max_batch_rows < 1 || limits.max_prefill_rows < 1) {
+    throw std::invalid_argument("max_sequences, page_size, max_batch_rows and max_prefill_rows must be at least 1");
   }
+  if (limits.max_cached_bytes < 0) throw std::invalid_argument("max_cached_bytes must not be negative");
   return limits;
 }
 
@@ -77,22 +71,31 @@ struct Engine::State {
         config(present(weights).config()),
         limits(checked(engine_limits)),
         table(config.max_positions, config.head_dim, config.rope_theta, DType::f32),
-        cache(config, weights->profile(), limits.page_size, limits.max_sequences) {}
+        schedule(config, weights->profile(), limits) {}
 
-  void admit();
-  std::vector<std::byte> last_hidden_states();
-  void draw(std::span<const std::byte> hidden, std::vector<StepOutput>& outputs);
-  void retire(const std::vector<StepOutput>& outputs);
+  void list_draws();
+  Tensor hidden_to_draw_from();
+  void draw(const Tensor& hidden, std::vector<StepOutput>& outputs);
+  void advance(std::vector<StepOutput>& outputs);
+
+  /// A sequence that draws in this step, and the place of its hidden state among those that are drawn from: requests of
+  /// one prompt draw from one.
+  struct Drawing {
+    size_t sequence;
+    int64_t place;
+  };
 
   std::shared_ptr<const SamplerWeights> weights;
   TransformerConfig config;
   EngineLimits limits;
   RopeTable table;
-  KvCache cache;
-  std::deque<Sequence> waiting;
-  std::vector<Sequence> running;  // in order of admission
+  Schedule schedule;
   std::unordered_set<uint64_t> ids;
+  // Of one step; kept for their memory.
+  std::vector<Drawing> drawings;
+  std::vector<int64_t> draw_rows;  // ascending
   std::vector<float> logits;
+  PassRows pass;
 };
 
 Engine::Engine(std::shared_ptr<const SamplerWeights> weights, EngineLimits limits)
@@ -104,19 +107,20 @@ void Engine::submit(GenerateRequest request) {
   if (!state_->ids.insert(request.id).second) refuse(request.id, "the id is in use");
   Sequence sequence;
   sequence.cache.tokens = std::move(request.tokens);
+  sequence.prompt = static_cast<int64_t>(sequence.cache.tokens.size());
   sequence.request = std::move(request);
-  state_->waiting.push_back(std::move(sequence));
+  state_->schedule.submit(std::move(sequence));
 }
 
 bool Engine::cancel(uint64_t id) {
-  State& state = *state_;
-  if (state.ids.erase(id) == 0) return false;
+  Schedule& schedule = state_->schedule;
+  if (state_->ids.erase(id) == 0) return false;
   const auto is_it = [id](const Sequence& sequence) { return sequence.request.id == id; };
-  for (Sequence& sequence : state.running) {
-    if (is_it(sequence)) state.cache.release(sequence.cache.pages);
+  for (Sequence& sequence : schedule.running) {
+    if (is_it(sequence)) schedule.leave(sequence);
   }
-  std::erase_if(state.running, is_it);
-  std::erase_if(state.waiting, is_it);
+  std::erase_if(schedule.running, is_it);
+  std::erase_if(schedule.waiting, is_it);
   return true;
 }
 
@@ -127,111 +131,122 @@ void Engine::set_weights(std::shared_ptr<const SamplerWeights> weights) {
     throw std::invalid_argument("weights of profile " + next.profile().name + " for an engine of profile " +
                                 state_->weights->profile().name);
   }
+  if (next.fingerprints() != state_->weights->fingerprints()) state_->schedule.forget();
   state_->weights = std::move(weights);
 }
 
 uint64_t Engine::version() const { return state_->weights->version(); }
-bool Engine::idle() const { return state_->running.empty() && state_->waiting.empty(); }
-int64_t Engine::running() const { return static_cast<int64_t>(state_->running.size()); }
-int64_t Engine::waiting() const { return static_cast<int64_t>(state_->waiting.size()); }
+bool Engine::idle() const { return state_->schedule.running.empty() && state_->schedule.waiting.empty(); }
+int64_t Engine::running() const { return static_cast<int64_t>(state_->schedule.running.size()); }
+int64_t Engine::waiting() const { return static_cast<int64_t>(state_->schedule.waiting.size()); }
+EngineStats Engine::stats() const { return state_->schedule.stats(); }
+void Engine::check_pages() const { state_->schedule.check_pages(); }
 
-void Engine::State::admit() {
-  auto rows = static_cast<int64_t>(running.size());
-  bool admitted = false;
-  while (!waiting.empty() && static_cast<int64_t>(running.size()) < limits.max_sequences) {
-    const auto prompt = static_cast<int64_t>(waiting.front().cache.tokens.size());
-    // One prompt always gets in, in pieces if it must: else a long one would wait for ever.
-    if (admitted && rows + prompt > limits.max_batch_rows) break;
-    running.push_back(std::move(waiting.front()));
-    waiting.pop_front();
-    rows += prompt;
-    admitted = true;
+void Engine::State::list_draws() {
+  drawings.clear();
+  draw_rows.clear();
+  for (size_t s = 0; s < schedule.running.size(); ++s) {
+    const int64_t row = schedule.running[s].draw_row;
+    if (row < 0) continue;
+    drawings.push_back({s, row});
+    draw_rows.push_back(row);
+  }
+  std::sort(draw_rows.begin(), draw_rows.end());
+  draw_rows.erase(std::unique(draw_rows.begin(), draw_rows.end()), draw_rows.end());
+  for (Drawing& drawing : drawings) {
+    drawing.place = std::lower_bound(draw_rows.begin(), draw_rows.end(), drawing.place) - draw_rows.begin();
   }
 }
 
-std::vector<std::byte> Engine::State::last_hidden_states() {
-  std::vector<CachedSequence*> sequences;
-  sequences.reserve(running.size());
-  for (Sequence& sequence : running) sequences.push_back(&sequence.cache);
-  const size_t row_bytes = static_cast<size_t>(config.width) * kernels::dtype_size(weights->profile().output);
-  std::vector<std::byte> last(running.size() * row_bytes);
-  EngineContext context(*weights, cache, table);
-  forward_missing(context, config, cache, sequences, limits.max_batch_rows,
-                  [&](const Tensor& hidden, std::span<const CachedRow> rows) {
-                    const auto* bytes = static_cast<const std::byte*>(hidden.raw());
-                    for (size_t r = 0; r < rows.size(); ++r) {
-                      const auto length = static_cast<int32_t>(sequences[rows[r].sequence]->tokens.size());
-                      if (rows[r].position + 1 != length) continue;
-                      std::memcpy(last.data() + rows[r].sequence * row_bytes, bytes + r * row_bytes, row_bytes);
-                    }
-                  });
-  return last;
+/// Runs the pass; the hidden states of the rows to draw from, after the last norm.
+Tensor Engine::State::hidden_to_draw_from() {
+  const NoGrad no_grad;
+  EngineContext context(*weights, schedule.cache, table);
+  const auto count = static_cast<int64_t>(draw_rows.size());
+  Tensor wanted = Tensor::empty({count, config.width}, weights->profile().output);
+  const size_t row_bytes = static_cast<size_t>(config.width) * kernels::dtype_size(wanted.dtype());
+  auto* out = static_cast<std::byte*>(wanted.raw());
+  auto next = draw_rows.begin();
+  const auto of_sequence = [this](size_t s) -> const CachedSequence& { return schedule.running[s].cache; };
+  for_each_pass(schedule.rows(), limits.max_batch_rows, of_sequence, pass, [&](int64_t first, int64_t last) {
+    context.set_rows(pass.page_tables, pass.positions);
+    const Tensor hidden = transformer_layers(config, context, pass.ids, pass.positions);
+    for (; next != draw_rows.end() && *next < last; ++next, out += row_bytes) {
+      const auto* row = static_cast<const std::byte*>(hidden.raw()) + static_cast<size_t>(*next - first) * row_bytes;
+      std::memcpy(out, row, row_bytes);
+    }
+  });
+  return count == 0 ? wanted : final_norm(config, context, wanted);
 }
 
-void Engine::State::draw(std::span<const std::byte> hidden, std::vector<StepOutput>& outputs) {
-  const auto count = static_cast<int64_t>(running.size());
-  const DType dtype = weights->profile().output;
-  const size_t row_bytes = static_cast<size_t>(config.width) * kernels::dtype_size(dtype);
+void Engine::State::draw(const Tensor& hidden, std::vector<StepOutput>& outputs) {
+  const auto places = static_cast<int64_t>(draw_rows.size());
+  const size_t row_bytes = static_cast<size_t>(config.width) * kernels::dtype_size(hidden.dtype());
   const int64_t at_once = std::max<int64_t>(1, kLogitsAtOnce / config.vocabulary);
-  for (int64_t begin = 0; begin < count; begin += at_once) {
-    const int64_t rows = std::min(at_once, count - begin);
+  for (int64_t begin = 0; begin < places; begin += at_once) {
+    const int64_t rows = std::min(at_once, places - begin);
     logits.resize(static_cast<size_t>(rows * config.vocabulary));
     kernels::MatmulArgs product;
-    product.a = kernels::row_major(hidden.data() + static_cast<size_t>(begin) * row_bytes, dtype, rows, config.width);
+    product.a = kernels::row_major(static_cast<const std::byte*>(hidden.raw()) + static_cast<size_t>(begin) * row_bytes,
+                                   hidden.dtype(), rows, config.width);
     product.packed = &weights->packed_head();
     product.c = kernels::row_major(logits.data(), DType::f32, rows, config.vocabulary);
     kernels::cpu::matmul(product);
     const int64_t grain = std::max<int64_t>(1, 8192 / config.vocabulary);
-    kernels::parallel_for(rows, grain, [&](int64_t first, int64_t last) {
-      std::vector<float> scaled;
-      for (int64_t r = first; r < last; ++r) {
-        const Sequence& sequence = running[static_cast<size_t>(begin + r)];
-        StepOutput& output = outputs[static_cast<size_t>(begin + r)];
+    kernels::parallel_for(static_cast<int64_t>(drawings.size()), grain, [&](int64_t first, int64_t last) {
+      thread_local std::vector<float> scaled;
+      for (auto d = static_cast<size_t>(first); d < static_cast<size_t>(last); ++d) {
+        const int64_t place = drawings[d].place - begin;
+        if (place < 0 || place >= rows) continue;
+        const Sequence& sequence = schedule.running[drawings[d].sequence];
         const int64_t allowed = sequence.request.vocabulary.value_or(config.vocabulary);
         try {
-          draw_and_record({logits.data() + r * config.vocabulary, static_cast<size_t>(allowed)}, sequence.request,
+          draw_and_record({logits.data() + place * config.vocabulary, static_cast<size_t>(allowed)}, sequence.request,
                           static_cast<int64_t>(sequence.cache.tokens.size()), weights->version(), scaled,
-                          output.records);
+                          outputs[d].records);
         } catch (const std::runtime_error& error) {
-          output.finish = FinishReason::failed;
-          output.error = error.what();
+          outputs[d].finish = FinishReason::failed;
+          outputs[d].error = error.what();
         }
       }
     });
   }
 }
 
-void Engine::State::retire(const std::vector<StepOutput>& outputs) {
-  size_t kept = 0;
-  for (size_t s = 0; s < running.size(); ++s) {
-    if (outputs[s].finish != FinishReason::none) {
-      cache.release(running[s].cache.pages);
-      ids.erase(running[s].request.id);
-      continue;
+void Engine::State::advance(std::vector<StepOutput>& outputs) {
+  for (size_t d = 0; d < outputs.size(); ++d) {
+    Sequence& sequence = schedule.running[drawings[d].sequence];
+    StepOutput& output = outputs[d];
+    output.id = sequence.request.id;
+    if (output.finish != FinishReason::failed) {
+      const int32_t token = output.records.tokens.front();
+      sequence.cache.tokens.push_back(token);
+      ++sequence.generated;
+      output.finish = finish_reason(sequence, token, config.max_positions);
     }
-    if (kept != s) running[kept] = std::move(running[s]);
-    ++kept;
+    if (output.finish == FinishReason::none) continue;
+    sequence.finished = true;
+    schedule.leave(sequence);
+    ids.erase(output.id);
   }
-  running.resize(kept);
+  std::erase_if(schedule.running, [](const Sequence& sequence) { return sequence.finished; });
 }
 
 std::vector<StepOutput> Engine::step() {
   State& state = *state_;
-  state.admit();
-  std::vector<StepOutput> outputs(state.running.size());
-  if (outputs.empty()) return outputs;
-  state.draw(state.last_hidden_states(), outputs);
-  for (size_t s = 0; s < outputs.size(); ++s) {
-    Sequence& sequence = state.running[s];
-    outputs[s].id = sequence.request.id;
-    if (outputs[s].finish == FinishReason::failed) continue;
-    const int32_t token = outputs[s].records.tokens.front();
-    sequence.cache.cached = static_cast<int64_t>(sequence.cache.tokens.size());
-    sequence.cache.tokens.push_back(token);
-    ++sequence.generated;
-    outputs[s].finish = finish_reason(sequence, token, state.config.max_positions);
+  std::vector<StepOutput> outputs;
+  try {
+    state.schedule.plan();
+    state.list_draws();
+    outputs.resize(state.drawings.size());
+    const Tensor hidden = state.hidden_to_draw_from();
+    state.schedule.computed();
+    state.draw(hidden, outputs);
+  } catch (...) {
+    state.schedule.restart();
+    throw;
   }
-  state.retire(outputs);
+  state.advance(outputs);
   return outputs;
 }
 

@@ -63,10 +63,24 @@ struct StepOutput {
   std::string error;  // with FinishReason::failed
 };
 
+/// The KV cache takes memory as it is used, at most that of max_sequences sequences of max_positions positions; what
+/// finished sequences leave in it for others is part of that, and at most max_cached_bytes.
 struct EngineLimits {
-  int64_t max_sequences = 256;    // slots
-  int64_t page_size = 16;         // positions per KV page
-  int64_t max_batch_rows = 4096;  // rows of one forward pass: prefills beyond it wait for the next step
+  int64_t max_sequences = 256;     // slots
+  int64_t page_size = 16;          // positions per KV page
+  int64_t max_batch_rows = 4096;   // rows of one forward pass
+  int64_t max_prefill_rows = 512;  // prompt rows of one step: longer prompts take several, while the others decode on
+  int64_t max_cached_bytes = int64_t{128} << 20;
+  bool share_prefixes = true;  // requests that begin alike compute their beginning once; changes no bit
+};
+
+struct EngineStats {
+  int64_t prefill_rows = 0, decode_rows = 0;  // computed, for given and for drawn tokens
+  int64_t shared_rows = 0;                    // not computed: another request's keys and values served
+  int64_t allocated_pages = 0;                // of the KV cache
+  int64_t held_pages = 0;                     // by running sequences
+  int64_t cached_pages = 0;                   // by nobody, kept for requests to come
+  int64_t evicted_pages = 0;                  // so many of those gave way
 };
 
 class Engine {
@@ -79,17 +93,22 @@ class Engine {
   void submit(GenerateRequest request);
   /// Drops a request, running or queued; false if there is none of that id.
   bool cancel(uint64_t id);
-  /// Takes effect before the next step; running sequences keep their KV cache. Same config and profile, or
-  /// std::invalid_argument.
+  /// Takes effect before the next step; running sequences keep their KV cache, which serves nobody else from then on.
+  /// Same config and profile, or std::invalid_argument.
   void set_weights(std::shared_ptr<const SamplerWeights> weights);
   uint64_t version() const;
 
-  /// One step: admits waiting requests, runs one forward pass over new prompts and one row per running sequence, draws
-  /// one token each. A request whose logits are no distribution (NaN, infinity) ends as failed; the others go on.
+  /// One step: admits waiting requests, runs one forward pass over one row per running sequence and what fits of new
+  /// prompts, draws one token for each sequence whose tokens are all computed. A request whose logits are no
+  /// distribution (NaN, infinity) ends as failed; the others go on. After an exception (no memory left) the next step
+  /// computes the running sequences again.
   std::vector<StepOutput> step();
   bool idle() const;  // nothing running, nothing waiting
   int64_t running() const;
   int64_t waiting() const;
+  EngineStats stats() const;
+  /// Throws ContractError if the counts of who holds which page do not add up; for tests.
+  void check_pages() const;
 
   /// Log-probabilities of given sequences: entry i of result s is log p(token i+1 of s | its first i+1 tokens) at the
   /// given temperature over the whole vocabulary. Independent of what is running.

@@ -6,23 +6,53 @@
 
 namespace motley {
 
+namespace {
+/// The buffers of this thread's last context, for its next one: an engine makes a context for every step.
+thread_local kernels::QuantizedRows spare_rows;
+}  // namespace
+
 EngineContext::EngineContext(const SamplerWeights& weights, KvCache& cache, const RopeTable& table)
-    : weights_(weights), cache_(cache), table_(table) {}
+    : weights_(weights), cache_(cache), table_(table), rows_(std::move(spare_rows)) {}
+
+EngineContext::~EngineContext() { spare_rows = std::move(rows_); }
 
 void EngineContext::set_rows(std::span<const int32_t* const> page_tables, std::span<const int32_t> positions) {
   page_tables_ = page_tables;
   positions_ = positions;
+  input_ = Tensor();
 }
 
-Tensor EngineContext::project(const Tensor& x, int64_t layer, Projection projection) {
+Tensor EngineContext::product(const Tensor& x, int64_t layer, Projection projection, const Tensor& gate,
+                              const Tensor& residual) {
   const kernels::QuantizedLinear& linear = weights_.projection(layer, projection);
   MOTLEY_CHECK(x.dtype() == weights_.profile().output, "project",
                std::string("activations are ") + kernels::dtype_name(x.dtype()));
   MOTLEY_CHECK(x.dim(-1) == linear.inputs(), "project",
                "the layer takes " + std::to_string(linear.inputs()) + " inputs, got " + std::to_string(x.dim(-1)));
   Tensor y = Tensor::empty({x.dim(0), linear.outputs()}, x.dtype());
-  linear.forward(x.raw(), x.dim(0), y.raw());
+  kernels::LinearEpilogue epilogue;
+  for (const Tensor* operand : {&gate, &residual}) {
+    MOTLEY_CHECK(!operand->defined() || (operand->shape() == y.shape() && operand->dtype() == y.dtype()), "project",
+                 "a gate or residual must be like the result");
+  }
+  if (gate.defined()) epilogue.gate = gate.raw();
+  if (residual.defined()) epilogue.residual = residual.raw();
+  if (!input_.defined() || input_.raw() != x.raw() || input_.shape() != x.shape()) {
+    input_ = x;
+    rows_.assign(x.raw(), x.dim(0), linear.inputs(), weights_.profile());
+  }
+  linear.forward(rows_, y.raw(), epilogue);
   return y;
+}
+
+Tensor EngineContext::project(const Tensor& x, int64_t layer, Projection projection) {
+  return product(x, layer, projection, {}, {});
+}
+Tensor EngineContext::project_gated(const Tensor& x, int64_t layer, Projection projection, const Tensor& gate) {
+  return product(x, layer, projection, gate, {});
+}
+Tensor EngineContext::project_added(const Tensor& x, int64_t layer, Projection projection, const Tensor& residual) {
+  return product(x, layer, projection, {}, residual);
 }
 
 Tensor EngineContext::attend(const Tensor& q, const Tensor& k, const Tensor& v, int64_t layer) {
@@ -80,23 +110,13 @@ void forward_missing(EngineContext& context, const TransformerConfig& config, Kv
     cache.extend(sequences[s]->pages, length);
     for (int64_t p = sequences[s]->cached; p < length; ++p) rows.push_back({s, static_cast<int32_t>(p)});
   }
-  std::vector<int32_t> ids, positions;
-  std::vector<const int32_t*> page_tables;
-  for (size_t begin = 0; begin < rows.size(); begin += static_cast<size_t>(max_rows)) {
-    const size_t count = std::min(static_cast<size_t>(max_rows), rows.size() - begin);
-    const std::span<const CachedRow> piece(rows.data() + begin, count);
-    ids.clear();
-    positions.clear();
-    page_tables.clear();
-    for (const CachedRow& row : piece) {
-      const CachedSequence& sequence = *sequences[row.sequence];
-      ids.push_back(sequence.tokens[static_cast<size_t>(row.position)]);
-      positions.push_back(row.position);
-      page_tables.push_back(sequence.pages.data());
-    }
-    context.set_rows(page_tables, positions);
-    take(transformer_hidden(config, context, ids, positions), piece);
-  }
+  PassRows pass;
+  const auto of_sequence = [&](size_t s) -> const CachedSequence& { return *sequences[s]; };
+  for_each_pass(rows, max_rows, of_sequence, pass, [&](int64_t first, int64_t last) {
+    context.set_rows(pass.page_tables, pass.positions);
+    take(transformer_hidden(config, context, pass.ids, pass.positions),
+         std::span(rows).subspan(static_cast<size_t>(first), static_cast<size_t>(last - first)));
+  });
 }
 
 void check_tokens(std::span<const int32_t> tokens, int64_t vocabulary, const std::string& whose) {

@@ -2,6 +2,7 @@
 // and scoring alike, so that both give the same bits.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <span>
 #include <vector>
@@ -15,19 +16,29 @@ namespace motley {
 class EngineContext final : public ForwardContext {
  public:
   EngineContext(const SamplerWeights& weights, KvCache& cache, const RopeTable& table);
+  ~EngineContext() override;
+  EngineContext(const EngineContext&) = delete;
+  EngineContext& operator=(const EngineContext&) = delete;
   /// One page table and one position per row of the next pass.
   void set_rows(std::span<const int32_t* const> page_tables, std::span<const int32_t> positions);
   Tensor project(const Tensor& x, int64_t layer, Projection projection) override;
+  Tensor project_gated(const Tensor& x, int64_t layer, Projection projection, const Tensor& gate) override;
+  Tensor project_added(const Tensor& x, int64_t layer, Projection projection, const Tensor& residual) override;
   Tensor parameter(const std::string& name) override { return weights_.parameter(name); }
   Tensor attend(const Tensor& q, const Tensor& k, const Tensor& v, int64_t layer) override;
   const RopeTable& rope_table() override { return table_; }
 
  private:
+  Tensor product(const Tensor& x, int64_t layer, Projection projection, const Tensor& gate, const Tensor& residual);
+
   const SamplerWeights& weights_;
   KvCache& cache_;
   const RopeTable& table_;
   std::span<const int32_t* const> page_tables_;
   std::span<const int32_t> positions_;
+  // The last input of a projection, held so that its memory is no other tensor's, and its rows as products read them.
+  Tensor input_;
+  kernels::QuantizedRows rows_;
 };
 
 /// A sequence and how much of it the cache holds.
@@ -40,6 +51,33 @@ struct CachedRow {
   size_t sequence;  // index into the sequences of the pass
   int32_t position;
 };
+
+/// The operands of one pass, and of the next: kept for their memory.
+struct PassRows {
+  std::vector<int32_t> ids, positions;
+  std::vector<const int32_t*> page_tables;
+};
+/// Fills `pass` for at most `max_rows` rows at a time and calls body(first row, end row) for each piece.
+/// `sequence_of(row.sequence)` is a CachedSequence.
+template <class SequenceOf, class Body>
+void for_each_pass(std::span<const CachedRow> rows, int64_t max_rows, SequenceOf sequence_of, PassRows& pass,
+                   Body body) {
+  const auto count = static_cast<int64_t>(rows.size());
+  for (int64_t begin = 0; begin < count; begin += max_rows) {
+    const int64_t end = std::min(count, begin + max_rows);
+    pass.ids.clear();
+    pass.positions.clear();
+    pass.page_tables.clear();
+    for (int64_t r = begin; r < end; ++r) {
+      const CachedRow& row = rows[static_cast<size_t>(r)];
+      const CachedSequence& sequence = sequence_of(row.sequence);
+      pass.ids.push_back(sequence.tokens[static_cast<size_t>(row.position)]);
+      pass.positions.push_back(row.position);
+      pass.page_tables.push_back(sequence.pages.data());
+    }
+    body(begin, end);
+  }
+}
 
 /// Runs the tokens that the cache lacks, at most `max_rows` at a time; `take` gets the hidden states of each piece and
 /// the rows that they belong to. `cached` is left as it is: the caller moves it on when it has used the result.

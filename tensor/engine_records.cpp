@@ -1,6 +1,5 @@
 #include "tensor/engine_records.h"
 
-#include <algorithm>
 #include <limits>
 #include <numeric>
 
@@ -9,56 +8,38 @@
 namespace motley {
 namespace {
 
-std::vector<int32_t> first_ids(size_t count) {
-  std::vector<int32_t> ids(count);
-  std::iota(ids.begin(), ids.end(), 0);
-  return ids;
-}
-
-/// The k ids with the largest logits, ties by lower id; ascending by id.
-std::vector<int32_t> most_probable(std::span<const float> scaled, size_t k) {
-  std::vector<int32_t> ids = first_ids(scaled.size());
-  if (k >= ids.size()) return ids;
-  std::nth_element(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(k), ids.end(), [&](int32_t a, int32_t b) {
-    const float za = scaled[static_cast<size_t>(a)], zb = scaled[static_cast<size_t>(b)];
-    return za != zb ? za > zb : a < b;
-  });
-  ids.resize(k);
-  std::sort(ids.begin(), ids.end());
-  return ids;
-}
-
-std::vector<float> gather(std::span<const float> values, std::span<const int32_t> ids) {
-  std::vector<float> out;
-  out.reserve(ids.size());
-  for (const int32_t id : ids) out.push_back(values[static_cast<size_t>(id)]);
-  return out;
-}
+constexpr float kNothing = -std::numeric_limits<float>::infinity();
 
 float log_sum_exp(std::span<const float> values) {
   return kernels::cpu::log_sum_exp(values.data(), static_cast<int64_t>(values.size()));
 }
 
-/// Log of the mass outside `ids` (ascending) as a sum of its own: 1 minus a sum would cancel for a small tail.
-float log_mass_outside(std::span<const float> scaled, std::span<const int32_t> ids, float lse) {
-  std::vector<float> others;
-  others.reserve(scaled.size() - ids.size());
-  auto next = ids.begin();
-  for (size_t v = 0; v < scaled.size(); ++v) {
-    if (next != ids.end() && *next == static_cast<int32_t>(v)) {
-      ++next;
-    } else {
-      others.push_back(scaled[v]);
-    }
-  }
-  return others.empty() ? -std::numeric_limits<float>::infinity() : log_sum_exp(others) - lse;
+/// Lists all of z's ids.
+void append_all(std::span<const float> z, float lse, TokenRecords& out) {
+  const size_t first = out.ids.size();
+  out.ids.resize(first + z.size());
+  std::iota(out.ids.begin() + static_cast<std::ptrdiff_t>(first), out.ids.end(), 0);
+  out.id_log_q.resize(first + z.size());
+  for (size_t v = 0; v < z.size(); ++v) out.id_log_q[first + v] = z[v] - lse;
 }
 
-void append_list(std::span<const int32_t> ids, std::span<const float> values, float lse, float log_tail,
-                 TokenRecords& out) {
+void append_some(std::span<const float> z, std::span<const int32_t> ids, float lse, TokenRecords& out) {
   out.ids.insert(out.ids.end(), ids.begin(), ids.end());
-  for (const float z : values) out.id_log_q.push_back(z - lse);
-  out.log_tail.push_back(log_tail);
+  for (const int32_t id : ids) out.id_log_q.push_back(z[static_cast<size_t>(id)] - lse);
+}
+
+float log_sum_exp_of(std::span<const float> z, std::span<const int32_t> ids) {
+  thread_local std::vector<float> members;
+  members.clear();
+  for (const int32_t id : ids) members.push_back(z[static_cast<size_t>(id)]);
+  return log_sum_exp(members);
+}
+
+/// Log of the mass outside `ids` as a sum of its own, as the head's log_outside: 1 minus a sum would cancel for a small
+/// tail. Changes z.
+float log_mass_outside(std::span<float> z, std::span<const int32_t> ids, float lse) {
+  for (const int32_t id : ids) z[static_cast<size_t>(id)] = kNothing;
+  return log_sum_exp(z) - lse;
 }
 
 }  // namespace
@@ -72,20 +53,21 @@ void draw_and_record(std::span<const float> logits, const GenerateRequest& reque
   out.log_q.push_back(draw.log_q);
   out.versions.push_back(version);
 
-  constexpr float kNothing = -std::numeric_limits<float>::infinity();
-  const std::span<const float> z(scaled.data(), logits.size());
+  const std::span<float> z(scaled.data(), logits.size());
+  float log_tail = kNothing;
   if (!draw.candidates.empty()) {
-    const std::vector<float> members = gather(z, draw.candidates);
-    append_list(draw.candidates, members, log_sum_exp(members), kNothing, out);
+    append_some(z, draw.candidates, log_sum_exp_of(z, draw.candidates), out);
   } else if (request.record == RecordKind::candidates || request.record == RecordKind::full) {
-    append_list(first_ids(z.size()), z, log_sum_exp(z), kNothing, out);
+    append_all(z, log_sum_exp(z), out);
   } else if (request.record == RecordKind::top_k) {
-    const std::vector<int32_t> ids = most_probable(z, static_cast<size_t>(request.record_top_k));
+    const auto ids = kernels::cpu::most_probable(z.data(), static_cast<int64_t>(z.size()), request.record_top_k);
     const float lse = log_sum_exp(z);
-    append_list(ids, gather(z, ids), lse, log_mass_outside(z, ids, lse), out);
+    append_some(z, ids, lse, out);
+    log_tail = log_mass_outside(z, ids, lse);
   } else {
-    out.log_tail.push_back(0.0f);  // nothing is listed: all the mass is outside
+    log_tail = 0.0f;  // nothing is listed: all the mass is outside
   }
+  out.log_tail.push_back(log_tail);
   out.offsets.push_back(static_cast<int64_t>(out.ids.size()));
 }
 

@@ -46,16 +46,20 @@ SamplerWeights::SamplerWeights(const TransformerConfig& config, const Parameters
   MOTLEY_CHECK(profile.output != DType::f64, "SamplerWeights",
                "an engine computes in float: output fp64 has no sampler");
   const NoGrad no_grad;
+  const kernels::Scaling scaling = profile_.weight.scaling;
+  const bool one_scale = scaling == kernels::Scaling::tensor || scaling == kernels::Scaling::nv16;
   std::set<std::string> quantized;
   projections_.reserve(static_cast<size_t>(config_.layers * kProjectionsPerLayer));
   for (int64_t layer = 0; layer < config_.layers; ++layer) {
     std::map<Projection, Tensor> matrices;
     for (const Projection p : kProjections) matrices[p] = cast(masters.at(projection_name(layer, p)), DType::f32);
+    std::map<Projection, float> largest;
+    for (const Projection p : kProjections) {
+      largest[p] = one_scale ? kernels::largest_magnitude(matrices[p].span<float>()) : 0.0f;
+    }
     for (const Projection p : kProjections) {
       float amax = 0.0f;
-      for (const Projection other : fused_with(p)) {
-        amax = std::max(amax, kernels::largest_magnitude(matrices[other].span<float>()));
-      }
+      for (const Projection other : fused_with(p)) amax = std::max(amax, largest[other]);
       const Tensor& matrix = matrices[p];
       projections_.emplace_back(matrix.span<float>(), matrix.dim(0), matrix.dim(1), profile_, amax);
       const std::string name = projection_name(layer, p);

@@ -1,9 +1,29 @@
 #include "tensor/kv_cache.h"
 
 #include <algorithm>
+#include <cstring>
+#include <limits>
 #include <stdexcept>
 
 namespace motley {
+namespace {
+
+/// Of the 128 TiB that a process has on common 64-bit systems; what is reserved and not used costs nothing.
+constexpr int64_t kMostAddresses = int64_t{1} << 44;
+
+int64_t page_limit(int64_t max_positions, int64_t page_size, int64_t max_sequences, int64_t bytes_per_page) {
+  const int64_t most =
+      std::min<int64_t>(kMostAddresses / std::max<int64_t>(bytes_per_page, 1), std::numeric_limits<int32_t>::max());
+  const int64_t each = (max_positions + page_size - 1) / page_size;
+  return max_sequences > most / each ? most : max_sequences * each;
+}
+
+size_t whole_units(int64_t bytes) {
+  const size_t unit = system_page_size();
+  return (static_cast<size_t>(bytes) + unit - 1) / unit * unit;
+}
+
+}  // namespace
 
 KvCache::KvCache(const TransformerConfig& config, const kernels::NumericProfile& profile, int64_t page_size,
                  int64_t max_sequences)
@@ -11,29 +31,54 @@ KvCache::KvCache(const TransformerConfig& config, const kernels::NumericProfile&
       scale_(profile.kv_scale),
       page_size_(page_size),
       page_bytes_(page_size * config.kv_heads * config.head_dim * kernels::kv_bytes(profile.kv_cache)),
-      limit_(max_sequences * ((config.max_positions + page_size - 1) / page_size)),
-      pools_(static_cast<size_t>(2 * config.layers)) {}
+      pools_(2 * config.layers),
+      limit_(page_limit(config.max_positions, page_size, max_sequences, pools_ * page_bytes_)),
+      pool_bytes_(whole_units(limit_ * page_bytes_)),
+      memory_(static_cast<size_t>(pools_) * pool_bytes_) {}
 
 void KvCache::grow() {
-  // Doubling keeps the copies that a move costs in proportion to the pages used.
   const int64_t next = std::min(limit_, std::max<int64_t>(16, 2 * allocated_));
-  if (next == allocated_) throw std::runtime_error("the KV cache is full: " + std::to_string(limit_) + " pages");
-  for (auto& pool : pools_) pool.resize(static_cast<size_t>(next * page_bytes_));
+  if (next == allocated_) {
+    throw std::runtime_error("the KV cache is full: all its " + std::to_string(limit_) + " pages of " +
+                             std::to_string(page_size_) + " positions are held");
+  }
+  for (int64_t i = 0; i < pools_; ++i) {
+    const size_t start = static_cast<size_t>(i) * pool_bytes_;
+    memory_.commit(start + static_cast<size_t>(allocated_ * page_bytes_),
+                   start + static_cast<size_t>(next * page_bytes_));
+  }
+  holders_.resize(static_cast<size_t>(next), 0);
+  free_.reserve(static_cast<size_t>(next));
   for (int64_t page = next; page-- > allocated_;) free_.push_back(static_cast<int32_t>(page));
   allocated_ = next;
 }
 
+int32_t KvCache::take() {
+  if (free_.empty()) grow();
+  const int32_t page = free_.back();
+  free_.pop_back();
+  holders_[static_cast<size_t>(page)] = 1;
+  return page;
+}
+
+int32_t KvCache::release(int32_t page) {
+  int32_t& holders = holders_[static_cast<size_t>(page)];
+  MOTLEY_CHECK(holders > 0, "KvCache", "page " + std::to_string(page) + " is given back by nobody who holds it");
+  if (--holders == 0) free_.push_back(page);
+  return holders;
+}
+
 void KvCache::extend(std::vector<int32_t>& pages, int64_t positions) {
-  while (static_cast<int64_t>(pages.size()) * page_size_ < positions) {
-    if (free_.empty()) grow();
-    pages.push_back(free_.back());
-    free_.pop_back();
-  }
+  while (static_cast<int64_t>(pages.size()) * page_size_ < positions) pages.push_back(take());
 }
 
 void KvCache::release(std::vector<int32_t>& pages) {
-  free_.insert(free_.end(), pages.rbegin(), pages.rend());
-  pages.clear();
+  for (; !pages.empty(); pages.pop_back()) release(pages.back());
+}
+
+void KvCache::copy(int32_t from, int32_t to, int64_t positions) {
+  const auto bytes = static_cast<size_t>(page_bytes_ / page_size_ * positions);
+  for (int64_t i = 0; i < pools_; ++i) std::memcpy(pool(i) + to * page_bytes_, pool(i) + from * page_bytes_, bytes);
 }
 
 }  // namespace motley

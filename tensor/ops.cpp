@@ -82,6 +82,12 @@ Tensor silu_mul(const Tensor& gate, const Tensor& up) {
   visit_dtype(gate.dtype(), [&]<class T>(T) {
     kernels::cpu::silu_mul<T>({y.data<T>(), gate.data<T>(), up.data<T>(), gate.numel()});
   });
+  if (!grad_enabled()) return y;
+  y.set_remake([gate, up](const Tensor& again) {
+    visit_dtype(gate.dtype(), [&]<class T>(T) {
+      kernels::cpu::silu_mul<T>({again.data<T>(), gate.data<T>(), up.data<T>(), gate.numel()});
+    });
+  });
   return record("silu_mul", y, {gate, up}, [gate, up](const Tensor& dy) {
     Tensor dgate = Tensor::empty(gate.shape(), gate.dtype()), dup = Tensor::empty(gate.shape(), gate.dtype());
     visit_dtype(gate.dtype(), [&]<class T>(T) {

@@ -16,6 +16,8 @@ Tensor gather_rows(const Tensor& x, std::span<const int64_t> rows);   // [R, D] 
 Tensor rms_norm(const Tensor& x, const Tensor& gain, double eps);     // over the last dimension
 /// [R, K], [N, K] -> [R, N] in x's type; the weight may be of another type, unless one of them is fp64.
 Tensor linear(const Tensor& x, const Tensor& weight, int64_t k_tile = 0);
+/// residual + linear(x, weight), each rounded to x's type: the bits of add and linear, with no tensor between them.
+Tensor linear_added(const Tensor& x, const Tensor& weight, const Tensor& residual, int64_t k_tile = 0);
 Tensor silu_mul(const Tensor& gate, const Tensor& up);
 /// x rounded to the nearest value of `format` times `scale`, gradient passed straight through (a trainer rounds K and V
 /// as its sampler's cache does).
@@ -28,6 +30,8 @@ struct RopeTable {
   RopeTable(int64_t positions, int64_t head_dim, double theta, DType compute);
 };
 Tensor rope(const Tensor& x, std::span<const int32_t> positions, int64_t heads, const RopeTable& table);
+/// The same in x's own memory, if nobody else holds it: x may not be read afterwards.
+Tensor rope_in_place(Tensor x, std::span<const int32_t> positions, int64_t heads, const RopeTable& table);
 /// Packed causal attention: sequence s owns rows [starts[s], starts[s+1]).
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, int64_t heads, int64_t kv_heads,
                  std::span<const int32_t> starts);
@@ -39,6 +43,8 @@ struct HeadQuery {
   std::vector<int32_t> selected_ids;
   std::vector<int64_t> candidate_offsets;  // [rows + 1] or empty
   std::vector<int32_t> candidate_ids;      // ascending within a row
+  /// Neither entropies nor the mass outside, which cost an exponential a logit each: both results are then 0.
+  bool log_p_only = false;
 };
 struct HeadResult {
   Tensor log_p;        // [selected], differentiable

@@ -29,20 +29,18 @@ RopeTable::RopeTable(int64_t positions, int64_t head_dim, double theta, DType co
 
 namespace {
 
-Tensor rotate(const Tensor& x, std::span<const int32_t> positions, int64_t heads, const RopeTable& table,
-              bool inverse) {
-  Tensor y = Tensor::empty(x.shape(), x.dtype());
-  visit_dtype(x.dtype(), [&]<class T>(T) {
+/// y = the elements at `x` rotated; x may be y's own memory.
+void rotate(const Tensor& y, const void* x, std::span<const int32_t> positions, int64_t heads, const RopeTable& table,
+            bool inverse) {
+  visit_dtype(y.dtype(), [&]<class T>(T) {
     using C = Compute<T>;
-    kernels::cpu::rope<T>({y.data<T>(), x.data<T>(), positions.data(), table.cosines.data<C>(), table.sines.data<C>(),
-                           static_cast<int64_t>(positions.size()), heads, 2 * table.cosines.dim(1), inverse});
+    kernels::cpu::rope<T>({y.data<T>(), static_cast<const T*>(x), positions.data(), table.cosines.data<C>(),
+                           table.sines.data<C>(), static_cast<int64_t>(positions.size()), heads,
+                           2 * table.cosines.dim(1), inverse});
   });
-  return y;
 }
 
-}  // namespace
-
-Tensor rope(const Tensor& x, std::span<const int32_t> positions, int64_t heads, const RopeTable& table) {
+void check_rope(const Tensor& x, std::span<const int32_t> positions, int64_t heads, const RopeTable& table) {
   const auto rows = static_cast<int64_t>(positions.size());
   MOTLEY_CHECK(table.cosines.defined() && x.numel() == rows * heads * 2 * table.cosines.dim(1), "rope",
                "x must be [rows, heads * head_dim] of the table's head_dim, with one position per row");
@@ -51,12 +49,34 @@ Tensor rope(const Tensor& x, std::span<const int32_t> positions, int64_t heads, 
         position >= 0 && position < table.cosines.dim(0), "rope",
         "position " + std::to_string(position) + " is beyond the table of " + std::to_string(table.cosines.dim(0)));
   }
-  Tensor y = rotate(x, positions, heads, table, false);
+}
+
+Tensor record_rope(const Tensor& x, Tensor y, std::span<const int32_t> positions, int64_t heads,
+                   const RopeTable& table) {
   if (!grad_enabled() || !x.requires_grad()) return y;
   return record("rope", y, {x},
                 [x, kept = std::vector(positions.begin(), positions.end()), heads, table](const Tensor& dy) {
-                  x.add_grad(rotate(dy, kept, heads, table, true));
+                  Tensor dx = Tensor::empty(x.shape(), x.dtype());
+                  rotate(dx, dy.raw(), kept, heads, table, true);
+                  x.add_grad(std::move(dx));
                 });
+}
+
+}  // namespace
+
+Tensor rope(const Tensor& x, std::span<const int32_t> positions, int64_t heads, const RopeTable& table) {
+  check_rope(x, positions, heads, table);
+  const Tensor y = Tensor::empty(x.shape(), x.dtype());
+  rotate(y, x.raw(), positions, heads, table, false);
+  return record_rope(x, y, positions, heads, table);
+}
+
+Tensor rope_in_place(Tensor x, std::span<const int32_t> positions, int64_t heads, const RopeTable& table) {
+  check_rope(x, positions, heads, table);
+  const void* values = x.raw();
+  const Tensor y = Tensor::take_over(x);
+  rotate(y, values, positions, heads, table, false);
+  return record_rope(x, y, positions, heads, table);
 }
 
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, int64_t heads, int64_t kv_heads,

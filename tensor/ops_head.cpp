@@ -74,6 +74,23 @@ kernels::HeadArgs<T> arguments(const Tensor& hidden, const Tensor& weight, const
   return args;
 }
 
+constexpr int64_t kMostKeptBytes = int64_t{1} << 27;  // of logits, from the forward pass to the backward pass
+
+template <class T>
+void keep(kernels::HeadArgs<T>& args, const Tensor& logits) {
+  if (!logits.defined()) return;
+  args.kept_logits = logits.data<Compute<T>>();
+  args.kept_rows = logits.dim(0);
+}
+
+/// Room for the logits of the first rows: as many as the limit allows.
+Tensor room_for_logits(const Tensor& hidden, const Tensor& weight) {
+  const DType compute = kernels::compute_dtype(hidden.dtype());
+  const int64_t row_bytes = weight.dim(0) * static_cast<int64_t>(kernels::dtype_size(compute));
+  const int64_t rows = row_bytes == 0 ? 0 : std::min(hidden.dim(0), kMostKeptBytes / row_bytes);
+  return Tensor::empty({rows, weight.dim(0)}, compute);
+}
+
 /// Null when no entropy wants a gradient: that saves the kernel its share of the work.
 template <class C>
 const C* entropy_cotangents(const C* values, int64_t rows) {
@@ -91,22 +108,28 @@ HeadResult selected_log_probs(const Tensor& hidden, const Tensor& weight, std::s
   const auto selected = static_cast<int64_t>(query->selected_ids.size());
   const DType compute = kernels::compute_dtype(hidden.dtype());
   HeadResult result;
-  result.both = Tensor::empty({selected + rows}, compute);
-  result.log_outside = Tensor::empty({rows}, compute);
+  const bool recorded = grad_enabled() && (hidden.requires_grad() || weight.requires_grad());
+  const Tensor logits = recorded ? room_for_logits(hidden, weight) : Tensor();
+  result.both =
+      query->log_p_only ? Tensor::zeros({selected + rows}, compute) : Tensor::empty({selected + rows}, compute);
+  result.log_outside = query->log_p_only ? Tensor::zeros({rows}, compute) : Tensor::empty({rows}, compute);
   result.lse = Tensor::empty({rows}, compute);
   const Tensor values = result.both.detach();  // without a node, which may be captured below
   visit_dtype(hidden.dtype(), [&]<class T>(T) {
     using C = Compute<T>;
     auto args = arguments<T>(hidden, weight, *query);
     args.log_p = values.data<C>();
-    args.entropy = values.data<C>() + selected;
-    args.log_outside = result.log_outside.data<C>();
+    if (!query->log_p_only) {
+      args.entropy = values.data<C>() + selected;
+      args.log_outside = result.log_outside.data<C>();
+    }
     args.lse = result.lse.data<C>();
+    keep(args, logits);
     kernels::cpu::head<T>(args);
   });
   result.both = record(
       "head", result.both, {hidden, weight},
-      [hidden, weight, query, values, lse = result.lse, selected, rows](const Tensor& dy) {
+      [hidden, weight, query, values, lse = result.lse, logits, selected, rows](const Tensor& dy) {
         Tensor dhidden = Tensor::empty(hidden.shape(), hidden.dtype());
         const auto run = [&](const Tensor& dweight) {
           visit_dtype(hidden.dtype(), [&]<class T>(T) {
@@ -114,8 +137,10 @@ HeadResult selected_log_probs(const Tensor& hidden, const Tensor& weight, std::s
             auto args = arguments<T>(hidden, weight, *query);
             args.lse = lse.data<C>();
             args.entropy = values.data<C>() + selected;
-            kernels::cpu::head_backward<T>({args, dy.data<C>(), entropy_cotangents(dy.data<C>() + selected, rows),
-                                            dhidden.data<T>(), dweight.data<C>()});
+            keep(args, logits);
+            const C* entropies = entropy_cotangents(dy.data<C>() + selected, rows);
+            MOTLEY_CHECK(entropies == nullptr || !query->log_p_only, "head", "no entropies were asked for");
+            kernels::cpu::head_backward<T>({args, dy.data<C>(), entropies, dhidden.data<T>(), dweight.data<C>()});
           });
         };
         if (weight.requires_grad()) {

@@ -65,9 +65,15 @@ Tensor rms_norm(const Tensor& x, const Tensor& gain, double eps) {
   const int64_t rows = ops::rows_of(x), cols = x.dim(-1);
   Tensor y = Tensor::empty(x.shape(), x.dtype());
   const Tensor rstd = Tensor::empty({rows}, kernels::compute_dtype(x.dtype()));
-  visit_dtype(x.dtype(), [&]<class T>(T) {
-    kernels::cpu::rms_norm<T>({y.data<T>(), rstd.data<Compute<T>>(), x.data<T>(), gain.data<T>(), rows, cols, eps});
-  });
+  const auto run_forward = [x, gain, rstd, rows, cols, eps](const Tensor& into) {
+    visit_dtype(x.dtype(), [&]<class T>(T) {
+      kernels::cpu::rms_norm<T>(
+          {into.data<T>(), rstd.data<Compute<T>>(), x.data<T>(), gain.data<T>(), rows, cols, eps});
+    });
+  };
+  run_forward(y);
+  if (!grad_enabled()) return y;
+  y.set_remake(run_forward);
   return record("rms_norm", y, {x, gain}, [x, gain, rstd, rows, cols](const Tensor& dy) {
     Tensor dx = Tensor::empty(x.shape(), x.dtype());
     const auto run = [&](const Tensor& dgain) {
@@ -92,35 +98,72 @@ kernels::ConstMatrix matrix(const Tensor& x) {
   return row_major(data, x.dtype(), ops::rows_of(x), x.dim(-1));
 }
 
-void multiply(const kernels::ConstMatrix& a, const kernels::ConstMatrix& b, const Tensor& c, bool accumulate,
-              int64_t k_tile) {
+kernels::MatmulArgs product_of(const kernels::ConstMatrix& a, const kernels::ConstMatrix& b, const Tensor& c) {
   kernels::MatmulArgs args;
   args.a = a;
   args.b = b;
   args.c = row_major(c.raw(), c.dtype(), a.rows, b.rows);
-  args.accumulate = accumulate;
-  args.k_tile = k_tile;
+  return args;
+}
+
+/// x's part of the gradient of y = x weight^T. A gradient that x has already is added where the product is stored.
+void propagate_to_input(const Tensor& x, const Tensor& weight, const Tensor& dy) {
+  const Tensor before = x.dtype() == DType::f64 ? Tensor() : x.growing_grad();
+  Tensor dx = before.defined() ? before : Tensor::empty(x.shape(), x.dtype());
+  kernels::MatmulArgs args = product_of(matrix(dy), transposed(matrix(weight)), dx);
+  if (before.defined()) args.residual = matrix(before);
   kernels::cpu::matmul(args);
+  if (!before.defined()) x.add_grad(std::move(dx));
+}
+
+void propagate_to_weight(const Tensor& x, const Tensor& weight, const Tensor& dy) {
+  const auto run = [&](const Tensor& dweight, bool accumulate) {
+    kernels::MatmulArgs args = product_of(transposed(matrix(dy)), transposed(matrix(x)), dweight);
+    args.accumulate = accumulate;
+    kernels::cpu::matmul(args);
+  };
+  if (weight.requires_grad() && weight.grad_dtype() == kernels::compute_dtype(weight.dtype())) {
+    const Tensor unset = weight.unset_chain();
+    if (unset.defined()) return run(unset, false);  // a chain from 0, as from a buffer of zeros
+  }
+  ops::accumulate(weight, Tensor::Chain::product, [&](const Tensor& dweight) { run(dweight, true); });
+}
+
+void check_linear(const Tensor& x, const Tensor& weight) {
+  MOTLEY_CHECK(x.shape().size() == 2 && weight.shape().size() == 2 && x.dim(1) == weight.dim(1), "linear",
+               "x must be [rows, inputs] and the weight [outputs, inputs]");
+  MOTLEY_CHECK((x.dtype() == DType::f64) == (weight.dtype() == DType::f64), "linear",
+               "fp64 does not mix with other types");
 }
 
 }  // namespace
 
 Tensor linear(const Tensor& x, const Tensor& weight, int64_t k_tile) {
-  MOTLEY_CHECK(x.shape().size() == 2 && weight.shape().size() == 2 && x.dim(1) == weight.dim(1), "linear",
-               "x must be [rows, inputs] and the weight [outputs, inputs]");
-  MOTLEY_CHECK((x.dtype() == DType::f64) == (weight.dtype() == DType::f64), "linear",
-               "fp64 does not mix with other types");
+  check_linear(x, weight);
   Tensor y = Tensor::empty({x.dim(0), weight.dim(0)}, x.dtype());
-  multiply(matrix(x), matrix(weight), y, false, k_tile);
+  kernels::MatmulArgs args = product_of(matrix(x), matrix(weight), y);
+  args.k_tile = k_tile;
+  kernels::cpu::matmul(args);
   return record("linear", y, {x, weight}, [x, weight](const Tensor& dy) {
-    if (x.requires_grad()) {
-      Tensor dx = Tensor::empty(x.shape(), x.dtype());
-      multiply(matrix(dy), transposed(matrix(weight)), dx, false, 0);
-      x.add_grad(std::move(dx));
-    }
-    ops::accumulate(weight, Tensor::Chain::product, [&](const Tensor& dweight) {
-      multiply(transposed(matrix(dy)), transposed(matrix(x)), dweight, true, 0);
-    });
+    if (x.requires_grad()) propagate_to_input(x, weight, dy);
+    propagate_to_weight(x, weight, dy);
+  });
+}
+
+Tensor linear_added(const Tensor& x, const Tensor& weight, const Tensor& residual, int64_t k_tile) {
+  check_linear(x, weight);
+  if (x.dtype() == DType::f64) return add(residual, linear(x, weight, k_tile));
+  MOTLEY_CHECK(residual.shape() == Shape({x.dim(0), weight.dim(0)}) && residual.dtype() == x.dtype(), "linear_added",
+               "the residual must have the product's shape and type");
+  Tensor y = Tensor::empty(residual.shape(), x.dtype());
+  kernels::MatmulArgs args = product_of(matrix(x), matrix(weight), y);
+  args.k_tile = k_tile;
+  args.residual = matrix(residual);
+  kernels::cpu::matmul(args);
+  return record("linear_added", y, {x, weight, residual}, [x, weight, residual](const Tensor& dy) {
+    if (residual.requires_grad()) residual.add_grad(dy);
+    if (x.requires_grad()) propagate_to_input(x, weight, dy);
+    propagate_to_weight(x, weight, dy);
   });
 }
 

@@ -76,7 +76,7 @@ Tensor Tensor::from(std::span<const float> values, Shape shape, DType dtype) {
 }
 
 Tensor Tensor::view(const Tensor& of, int64_t offset, Shape shape) {
-  const auto start = static_cast<std::byte*>(of.raw()) + byte_count(offset, of.dtype());
+  const auto start = static_cast<std::byte*>(of.raw()) + byte_count(offset, of.dtype());  // remade by now
   auto impl = std::make_shared<Impl>(std::move(shape), of.dtype(), std::shared_ptr<void>(of.impl_->data, start));
   MOTLEY_CHECK(offset >= 0 && offset + impl->numel <= of.numel(), "view", "reaches outside the tensor");
   return Tensor(std::move(impl));
@@ -107,7 +107,29 @@ DType Tensor::dtype() const {
 
 void* Tensor::raw() const {
   MOTLEY_CHECK(defined(), "raw", "the tensor is undefined");
+  if (!impl_->data) {
+    MOTLEY_CHECK(impl_->remake, "raw", "the tensor's memory was handed on to another");
+    impl_->data = allocate_buffer(byte_count(impl_->numel, impl_->dtype));
+    impl_->remake(*this);
+  }
   return impl_->data.get();
+}
+
+void Tensor::set_remake(std::function<void(const Tensor&)> remake) const {
+  MOTLEY_CHECK(defined(), "set_remake", "the tensor is undefined");
+  impl_->remake = std::move(remake);
+}
+
+void Tensor::forget() const {
+  MOTLEY_CHECK(defined(), "forget", "the tensor is undefined");
+  if (impl_->remake && impl_->data.use_count() == 1) impl_->data.reset();
+}
+
+Tensor Tensor::take_over(const Tensor& x) {
+  Impl& given = *x.impl_;
+  if (given.leaf || given.grad_owner || given.data.use_count() != 1) return empty(given.shape, given.dtype);
+  given.remake = nullptr;
+  return Tensor(std::make_shared<Impl>(given.shape, given.dtype, std::move(given.data)));
 }
 
 std::vector<double> Tensor::to_doubles() const {

@@ -76,6 +76,14 @@ class Tensor {
   Tensor grad() const;
   Tensor grad_buffer() const;
   void zero_grad();
+  /// For ops: how the result is made again from its op's operands, into memory that it has by then.
+  void set_remake(std::function<void(const Tensor& y)> remake) const;
+  /// Gives back the memory of a result that can be made again; whoever reads it next makes it. No effect on others,
+  /// and none while another tensor shares the memory.
+  void forget() const;
+  /// For ops. The gradient so far, if a kernel may add to it in place: an intermediate result's, nobody else's.
+  /// Undefined otherwise.
+  Tensor growing_grad() const;
   /// For ops. The type of the gradient: see above; a cast of a leaf has its gradient in the compute type too.
   DType grad_dtype() const;
   /// Adds a contribution to the gradient, converted to the gradient's type. The first one is taken over, not copied,
@@ -86,17 +94,25 @@ class Tensor {
   /// over micro-batches, and their split changes no bit.
   enum class Chain : uint8_t { product, rows };
   Tensor chain_buffer(Chain chain) const;
+  /// The buffer of Chain::product for a kernel that sets all of it, if the gradient of a leaf is zero so far; else
+  /// undefined. Nobody has to write the zeros then, nor read them.
+  Tensor unset_chain() const;
 
  private:
   struct Impl;
   std::shared_ptr<Impl> impl_;
   explicit Tensor(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
   static Tensor view(const Tensor& of, int64_t offset, Shape shape);  // elements from `offset` on, without history
+  /// A tensor of x's shape and type in x's memory, where that is no leaf's and not shared; else in memory of its own.
+  /// x keeps its history, but may not be read any more.
+  static Tensor take_over(const Tensor& x);
   friend struct GraphWalk;
   friend Tensor cast(const Tensor&, DType);
   friend Tensor slice(const Tensor&, int64_t, Shape);
   friend Tensor record(std::string_view, Tensor, std::vector<Tensor>, std::function<void(const Tensor&)>);
   friend void backward(const Tensor&, const Tensor&);
+  friend Tensor checkpoint(const Tensor&, std::function<Tensor(const Tensor&)>);
+  friend Tensor rope_in_place(Tensor, std::span<const int32_t>, int64_t, const struct RopeTable&);
 };
 
 /// Marks `y` as a result of `inputs`. `closure(dy)` adds into `input.grad_buffer()` of every input that requires a
@@ -108,16 +124,25 @@ Tensor slice(const Tensor& x, int64_t offset, Shape shape);
 /// any part of it is refused with ContractError, before any gradient has changed.
 void backward(const Tensor& y, const Tensor& dy);
 
-/// Gradients are off in this thread while one lives.
-class NoGrad {
+/// body(x), of which only x is kept: backward runs it again, and its graph lives until x's gradient is known. Gradients
+/// have the bits that body(x) would give, if the body does the same both times and x has no other use (else sums may be
+/// taken in another order).
+Tensor checkpoint(const Tensor& x, std::function<Tensor(const Tensor&)> body);
+
+/// Gradients are on or off in this thread while one lives.
+class GradMode {
  public:
-  NoGrad();
-  ~NoGrad();
-  NoGrad(const NoGrad&) = delete;
-  NoGrad& operator=(const NoGrad&) = delete;
+  explicit GradMode(bool on);
+  ~GradMode();
+  GradMode(const GradMode&) = delete;
+  GradMode& operator=(const GradMode&) = delete;
 
  private:
   bool previous_;
+};
+class NoGrad : public GradMode {
+ public:
+  NoGrad() : GradMode(false) {}
 };
 bool grad_enabled();
 

@@ -28,7 +28,9 @@ struct Tensor::Impl {
   bool leaf = false;                 // a gradient is wanted
   std::shared_ptr<Impl> grad_owner;  // a cast of a leaf: its gradient is the leaf's
   Tensor grad, rows_grad;            // Chain::product and all else; Chain::rows
+  bool grad_is_old = false;          // a leaf's was asked to be zero, and is until somebody reads it
   std::shared_ptr<GraphNode> node;
+  std::function<void(const Tensor&)> remake;  // fills the memory again after it was forgotten
 
   Impl& owner() { return grad_owner ? *grad_owner : *this; }
   bool wants_grad() const { return leaf || grad_owner || node; }

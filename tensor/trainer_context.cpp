@@ -47,15 +47,31 @@ TrainerContext::TrainerContext(const TransformerConfig& config, const Parameters
 Tensor TrainerContext::parameter(const std::string& name) {
   const auto found = cast_.find(name);
   if (found != cast_.end()) return found->second;
+  const GradMode with_history(true);  // a checkpointed layer is run without gradients first, and asks once
   return cast_.emplace(name, cast(parameters_.at(name), profile_.output)).first->second;
 }
 
-Tensor TrainerContext::project(const Tensor& x, int64_t layer, Projection projection) {
+Tensor TrainerContext::projection_weight(int64_t layer, Projection projection) {
   const std::string name = projection_name(layer, projection);
   const DType type = profile_.output == DType::f64 ? DType::f64 : storage_type(profile_.weight.format);
   auto found = cast_.find(name);
-  if (found == cast_.end()) found = cast_.emplace(name, cast(parameters_.at(name), type)).first;
-  return linear(x, found->second, profile_.k_tile);
+  if (found == cast_.end()) {
+    const GradMode with_history(true);
+    found = cast_.emplace(name, cast(parameters_.at(name), type)).first;
+  }
+  return found->second;
+}
+
+Tensor TrainerContext::project(const Tensor& x, int64_t layer, Projection projection) {
+  return linear(x, projection_weight(layer, projection), profile_.k_tile);
+}
+
+Tensor TrainerContext::project_added(const Tensor& x, int64_t layer, Projection projection, const Tensor& residual) {
+  return linear_added(x, projection_weight(layer, projection), residual, profile_.k_tile);
+}
+
+Tensor TrainerContext::run_layer(const Tensor& x, const std::function<Tensor(const Tensor&)>& layer) {
+  return checkpointing_ ? checkpoint(x, layer) : layer(x);
 }
 
 Tensor TrainerContext::attend(const Tensor& q, const Tensor& k, const Tensor& v, int64_t) {

@@ -8,8 +8,9 @@ Tensor norm_heads(const Tensor& x, const Tensor& gain, const TransformerConfig& 
   return rms_norm(x.reshape({x.numel() / config.head_dim, config.head_dim}), gain, config.norm_eps).reshape(x.shape());
 }
 
-Tensor attention_block(const TransformerConfig& config, ForwardContext& context, const Tensor& x, int64_t layer,
-                       std::span<const int32_t> positions) {
+/// x is `residual` after its norm.
+Tensor attention_block(const TransformerConfig& config, ForwardContext& context, const Tensor& residual,
+                       const Tensor& x, int64_t layer, std::span<const int32_t> positions) {
   Tensor q = context.project(x, layer, Projection::q);
   Tensor k = context.project(x, layer, Projection::k);
   const Tensor v = context.project(x, layer, Projection::v);
@@ -18,33 +19,62 @@ Tensor attention_block(const TransformerConfig& config, ForwardContext& context,
     q = norm_heads(q, context.parameter(prefix + "q_norm.weight"), config);
     k = norm_heads(k, context.parameter(prefix + "k_norm.weight"), config);
   }
-  q = rope(q, positions, config.heads, context.rope_table());
-  k = rope(k, positions, config.kv_heads, context.rope_table());
-  return context.project(context.attend(q, k, v, layer), layer, Projection::o);
+  x.forget();  // read by products only: backward makes it again from the residual stream
+  q = rope_in_place(std::move(q), positions, config.heads, context.rope_table());
+  k = rope_in_place(std::move(k), positions, config.kv_heads, context.rope_table());
+  return context.project_added(context.attend(q, k, v, layer), layer, Projection::o, residual);
 }
 
-Tensor feed_forward_block(ForwardContext& context, const Tensor& x, int64_t layer) {
+Tensor feed_forward_block(ForwardContext& context, const Tensor& residual, const Tensor& x, int64_t layer) {
   const Tensor gate = context.project(x, layer, Projection::gate);
-  const Tensor up = context.project(x, layer, Projection::up);
-  return context.project(silu_mul(gate, up), layer, Projection::down);
+  const Tensor gated = context.project_gated(x, layer, Projection::up, gate);
+  x.forget();
+  Tensor y = context.project_added(gated, layer, Projection::down, residual);
+  gated.forget();
+  return y;
+}
+
+Tensor transformer_layer(const TransformerConfig& config, ForwardContext& context, Tensor hidden, int64_t layer,
+                         std::span<const int32_t> positions) {
+  const std::string prefix = "model.layers." + std::to_string(layer) + ".";
+  const auto norm = [&](const char* name) {
+    return rms_norm(hidden, context.parameter(prefix + name), config.norm_eps);
+  };
+  hidden = attention_block(config, context, hidden, norm("input_layernorm.weight"), layer, positions);
+  return feed_forward_block(context, hidden, norm("post_attention_layernorm.weight"), layer);
 }
 
 }  // namespace
 
-Tensor transformer_hidden(const TransformerConfig& given, ForwardContext& context, std::span<const int32_t> ids,
+Tensor ForwardContext::run_layer(const Tensor& x, const std::function<Tensor(const Tensor&)>& layer) {
+  return layer(x);
+}
+Tensor ForwardContext::project_gated(const Tensor& x, int64_t layer, Projection projection, const Tensor& gate) {
+  return silu_mul(gate, project(x, layer, projection));
+}
+Tensor ForwardContext::project_added(const Tensor& x, int64_t layer, Projection projection, const Tensor& residual) {
+  return add(residual, project(x, layer, projection));
+}
+
+Tensor transformer_layers(const TransformerConfig& given, ForwardContext& context, std::span<const int32_t> ids,
                           std::span<const int32_t> positions) {
   MOTLEY_CHECK(ids.size() == positions.size(), "transformer", "needs one position per token");
   const TransformerConfig config = given.resolved();
   Tensor hidden = embedding(context.parameter("model.embed_tokens.weight"), ids);
   for (int64_t layer = 0; layer < config.layers; ++layer) {
-    const std::string prefix = "model.layers." + std::to_string(layer) + ".";
-    const auto norm = [&](const char* name) {
-      return rms_norm(hidden, context.parameter(prefix + name), config.norm_eps);
-    };
-    hidden = add(hidden, attention_block(config, context, norm("input_layernorm.weight"), layer, positions));
-    hidden = add(hidden, feed_forward_block(context, norm("post_attention_layernorm.weight"), layer));
+    hidden = context.run_layer(
+        hidden, [=, &context](const Tensor& x) { return transformer_layer(config, context, x, layer, positions); });
   }
+  return hidden;
+}
+
+Tensor final_norm(const TransformerConfig& config, ForwardContext& context, const Tensor& hidden) {
   return rms_norm(hidden, context.parameter("model.norm.weight"), config.norm_eps);
+}
+
+Tensor transformer_hidden(const TransformerConfig& config, ForwardContext& context, std::span<const int32_t> ids,
+                          std::span<const int32_t> positions) {
+  return final_norm(config, context, transformer_layers(config, context, ids, positions));
 }
 
 void PackedSequences::append(std::span<const int32_t> sequence) {

@@ -3,6 +3,7 @@
 // structure: they differ only in the ForwardContext that they pass.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -63,12 +64,21 @@ class ForwardContext {
  public:
   virtual ~ForwardContext() = default;
   virtual Tensor project(const Tensor& x, int64_t layer, Projection projection) = 0;
+  /// silu_mul(gate, project(x)) and add(residual, project(x)): a context may do either in one pass, with the same bits.
+  virtual Tensor project_gated(const Tensor& x, int64_t layer, Projection projection, const Tensor& gate);
+  virtual Tensor project_added(const Tensor& x, int64_t layer, Projection projection, const Tensor& residual);
+  /// layer(x); a trainer may run it a second time in its backward pass instead of keeping what it made.
+  virtual Tensor run_layer(const Tensor& x, const std::function<Tensor(const Tensor&)>& layer);
   virtual Tensor parameter(const std::string& name) = 0;  // in the profile's output type
   /// q [rows, heads * head_dim], k and v [rows, kv_heads * head_dim], after rotation.
   virtual Tensor attend(const Tensor& q, const Tensor& k, const Tensor& v, int64_t layer) = 0;
   virtual const RopeTable& rope_table() = 0;
 };
-/// The final hidden states [rows, width], after the last norm, of tokens `ids` at `positions`.
+/// The hidden states [rows, width] of tokens `ids` at `positions` after the last layer, and the norm that comes then.
+Tensor transformer_layers(const TransformerConfig& config, ForwardContext& context, std::span<const int32_t> ids,
+                          std::span<const int32_t> positions);
+Tensor final_norm(const TransformerConfig& config, ForwardContext& context, const Tensor& hidden);
+/// Both.
 Tensor transformer_hidden(const TransformerConfig& config, ForwardContext& context, std::span<const int32_t> ids,
                           std::span<const int32_t> positions);
 
@@ -86,6 +96,11 @@ class TrainerContext final : public ForwardContext {
   TrainerContext(const TransformerConfig& config, const Parameters& parameters, const kernels::NumericProfile& profile,
                  const RopeTable& table);
   void set_sequences(std::span<const int32_t> starts) { starts_.assign(starts.begin(), starts.end()); }
+  /// Keeps each layer's input only and computes the rest again in the backward pass, for which this context and the
+  /// positions of the pass must still be there. Changes no bit.
+  void set_checkpointing(bool wanted) { checkpointing_ = wanted; }
+  Tensor run_layer(const Tensor& x, const std::function<Tensor(const Tensor&)>& layer) override;
+  Tensor project_added(const Tensor& x, int64_t layer, Projection projection, const Tensor& residual) override;
   Tensor project(const Tensor& x, int64_t layer, Projection projection) override;
   Tensor parameter(const std::string& name) override;
   Tensor attend(const Tensor& q, const Tensor& k, const Tensor& v, int64_t layer) override;
@@ -96,7 +111,10 @@ class TrainerContext final : public ForwardContext {
   const Parameters& parameters_;
   const kernels::NumericProfile& profile_;
   const RopeTable& table_;
+  Tensor projection_weight(int64_t layer, Projection projection);
+
   std::vector<int32_t> starts_;
+  bool checkpointing_ = false;
   std::map<std::string, Tensor> cast_;
 };
 /// Hidden states of packed sequences, and the head's weight [vocabulary, width] (tied or not) in the same type.

@@ -1,4 +1,5 @@
 #include "kernels/cpu/elements.h"
+#include "kernels/cpu/elementwise_inner.h"
 #include "kernels/cpu/instantiate.h"
 #include "kernels/cpu/kv_format.h"
 #include "kernels/cpu/lanes.h"
@@ -65,10 +66,15 @@ double sum_of_squares(const T* x, int64_t count) {
   parallel_for(blocks, 1, [&](int64_t begin, int64_t end) {
     for (int64_t b = begin; b < end; ++b) {
       const T* block = x + b * kSumBlock;
-      sums[b] = sum_lanes<double>(std::min(kSumBlock, count - b * kSumBlock), [&](int64_t i) {
-        const double value = static_cast<double>(load(block[i]));
-        return value * value;
-      });
+      const int64_t size = std::min(kSumBlock, count - b * kSumBlock);
+      if constexpr (std::is_same_v<T, float>) {
+        sums[b] = square_sum(block, size);
+      } else {
+        sums[b] = sum_lanes<double>(size, [&](int64_t i) {
+          const double value = static_cast<double>(load(block[i]));
+          return value * value;
+        });
+      }
     }
   });
   double total = 0;

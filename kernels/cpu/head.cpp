@@ -1,9 +1,11 @@
 #include "kernels/head.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
+#include <utility>
 
-#include "kernels/cpu/head_row.h"
+#include "kernels/cpu/head_inner.h"
 #include "kernels/cpu/instantiate.h"
 #include "kernels/cpu/lanes.h"
 #include "kernels/cpu/scratch.h"
@@ -13,12 +15,33 @@
 
 namespace motley::kernels::cpu {
 
+static double row_largest(const double* values, int64_t count) { return max_lanes(values, count); }
+static double row_exp_sum(const double* values, int64_t count, double shift) {
+  return sum_lanes<double>(count, [&](int64_t i) { return exponential(values[i] - shift); });
+}
+static double row_p_log_p(const double* values, int64_t count, double lse) {
+  return sum_lanes<double>(count, [&](int64_t i) {
+    const double log_p = values[i] - lse, p = exponential(log_p);
+    return p == 0.0 ? 0.0 : p * log_p;
+  });
+}
+static void row_cotangents(double* values, int64_t count, double lse, double entropy, double a, double c) {
+  for (int64_t i = 0; i < count; ++i) {
+    const double log_p = values[i] - lse, p = exponential(log_p);
+    const double slope = c == 0.0 ? a : a - c * (log_p + entropy);
+    values[i] = c != 0.0 && p == 0.0 ? 0.0 : slope * p;
+  }
+}
+static void row_divide(double* values, int64_t count, double divisor) {
+  for (int64_t i = 0; i < count; ++i) values[i] /= divisor;
+}
+
 template <class C>
 C log_sum_exp(const C* values, int64_t count) {
-  const C largest = max_lanes(values, count);
+  const C largest = row_largest(values, count);
   // Without a finite maximum nothing is shifted: -inf and +inf come out as they are, NaN stays NaN.
   const C shift = std::isfinite(largest) ? largest : C{0};
-  return shift + logarithm(sum_lanes<C>(count, [&](int64_t i) { return exponential(values[i] - shift); }));
+  return shift + logarithm(row_exp_sum(values, count, shift));
 }
 template float log_sum_exp<float>(const float*, int64_t);
 template double log_sum_exp<double>(const double*, int64_t);
@@ -44,36 +67,41 @@ Support<Compute<T>> support_of(const HeadArgs<T>& args, int64_t row, Compute<T>*
   if (args.candidates.offsets == nullptr) return {nullptr, args.vocabulary, z};
   const int64_t begin = args.candidates.offsets[row], count = args.candidates.offsets[row + 1] - begin;
   Compute<T>* gathered = scratch<struct HeadCandidates, Compute<T>>(count);
-  gather_logits(z, args.candidates.ids + begin, count, gathered);
-  return {args.candidates.ids + begin, count, gathered};
+  const int32_t* ids = args.candidates.ids + begin;
+  for (int64_t i = 0; i < count; ++i) gathered[i] = z[ids[i]];
+  return {ids, count, gathered};
 }
 
-/// -sum p log p; what has no mass adds nothing, though its log is infinite.
-template <class C>
-C entropy_of(const Support<C>& support, C lse) {
-  return -sum_lanes<C>(support.count, [&](int64_t i) {
-    const C log_p = support.values[i] - lse, p = exponential(log_p);
-    return p == C{0} ? C{0} : p * log_p;
-  });
+/// z of `rows` rows from `first` on.
+template <class T>
+void logits_of(const HeadArgs<T>& args, int64_t first, int64_t rows, Compute<T>* logits) {
+  using C = Compute<T>;
+  const int64_t vocabulary = args.vocabulary;
+  MatmulArgs product;
+  product.a = row_major(static_cast<const void*>(args.hidden + first * args.width), dtype_of<T>(), rows, args.width);
+  product.b = row_major(static_cast<const void*>(args.weight), dtype_of<T>(), vocabulary, args.width);
+  product.c = row_major(static_cast<void*>(logits), dtype_of<C>(), rows, vocabulary);
+  matmul(product);
 }
 
 /// Calls body(row, z of the row) for every row, chunk by chunk, and after_chunk(first row, rows, z of the chunk).
+/// `again`: the kept logits are there from the first pass.
 template <class T, class Body, class After>
-void for_each_row(const HeadArgs<T>& args, Body body, After after_chunk) {
+void for_each_row(const HeadArgs<T>& args, bool again, Body body, After after_chunk) {
   using C = Compute<T>;
-  const int64_t vocabulary = args.vocabulary, step = std::min(chunk_rows(vocabulary), args.rows);
-  C* logits = scratch<struct HeadLogits, C>(step * vocabulary);
-  for (int64_t first = 0; first < args.rows; first += step) {
-    const int64_t rows = std::min(step, args.rows - first);
-    MatmulArgs product;
-    product.a = row_major(static_cast<const void*>(args.hidden + first * args.width), dtype_of<T>(), rows, args.width);
-    product.b = row_major(static_cast<const void*>(args.weight), dtype_of<T>(), vocabulary, args.width);
-    product.c = row_major(static_cast<void*>(logits), dtype_of<C>(), rows, vocabulary);
-    matmul(product);
+  const int64_t vocabulary = args.vocabulary, kept = std::min(args.kept_rows, args.rows);
+  const int64_t step = std::min(chunk_rows(vocabulary), std::max<int64_t>(args.rows - kept, 1));
+  C* room = kept < args.rows ? scratch<struct HeadLogits, C>(step * vocabulary) : nullptr;
+  const C divisor = static_cast<C>(args.temperature);
+  for (int64_t first = 0, rows = 0; first < args.rows; first += rows) {
+    const bool is_kept = first < kept;
+    rows = is_kept ? kept - first : std::min(step, args.rows - first);
+    C* logits = is_kept ? args.kept_logits + first * vocabulary : room;
+    if (!is_kept || !again) logits_of(args, first, rows, logits);
     parallel_for(rows, 1 + kPieceElements / (4 * vocabulary + 1), [&](int64_t begin, int64_t end) {
       for (int64_t r = begin; r < end; ++r) {
         C* z = logits + r * vocabulary;
-        divide_by_temperature(z, vocabulary, args.temperature, z);
+        if (divisor != C{1} && (!is_kept || !again)) row_divide(z, vocabulary, divisor);
         body(first + r, z);
       }
     });
@@ -93,31 +121,20 @@ void head(const HeadArgs<T>& args) {
     const int64_t end = args.selected.offsets == nullptr ? 0 : args.selected.offsets[r + 1];
     for (int64_t k = begin; k < end; ++k) args.log_p[k] = z[args.selected.ids[k]] - lse;
     if (args.lse != nullptr) args.lse[r] = lse;
-    if (args.entropy != nullptr) args.entropy[r] = entropy_of(support, lse);
+    if (args.entropy != nullptr) args.entropy[r] = -row_p_log_p(support.values, support.count, lse);
     if (args.log_outside == nullptr) return;
-    for (int64_t k = begin; k < end; ++k)
-      support.values[support.place(args.selected.ids[k])] = -std::numeric_limits<C>::infinity();
+    C* selected = scratch<struct HeadSelected, C>(end - begin);
+    for (int64_t k = begin; k < end; ++k) {
+      C& value = support.values[support.place(args.selected.ids[k])];
+      selected[k - begin] = std::exchange(value, -std::numeric_limits<C>::infinity());
+    }
     args.log_outside[r] = log_sum_exp(support.values, support.count) - lse;
+    for (int64_t k = begin; k < end; ++k) support.values[support.place(args.selected.ids[k])] = selected[k - begin];
   };
-  for_each_row(args, row, [](int64_t, int64_t, const C*) {});
+  for_each_row(args, false, row, [](int64_t, int64_t, const C*) {});
 }
 
 namespace {
-
-/// values[i] becomes the part of dL/dz that every member of the support has: a p - c p (log p + H).
-template <class C>
-void spread_cotangents(const Support<C>& support, C lse, C entropy, C a, C c) {
-  C* values = support.values;
-  if (c == C{0}) {
-    for (int64_t i = 0; i < support.count; ++i) values[i] = a * exponential(values[i] - lse);
-    return;
-  }
-  for (int64_t i = 0; i < support.count; ++i) {
-    const C log_p = values[i] - lse, p = exponential(log_p);
-    const C slope = a - c * (log_p + entropy);
-    values[i] = p == C{0} ? C{0} : p * slope;
-  }
-}
 
 /// z of a row becomes dL/dlogits, the factor 1 / temperature included. A row without cotangents gets zeros.
 template <class T>
@@ -135,13 +152,13 @@ void row_backward(const HeadBackwardArgs<T>& args, int64_t r, Compute<T>* z) {
   }
   if (!any) return static_cast<void>(std::fill_n(z, forward.vocabulary, C{0}));
   const Support<C> support = support_of(forward, r, z);
-  spread_cotangents(support, forward.lse[r], c == C{0} ? C{0} : forward.entropy[r], a, c);
+  row_cotangents(support.values, support.count, forward.lse[r], c == C{0} ? C{0} : forward.entropy[r], a, c);
   if (support.ids != nullptr) {
     std::fill_n(z, forward.vocabulary, C{0});
     for (int64_t i = 0; i < support.count; ++i) z[support.ids[i]] = support.values[i];
   }
   for (int64_t k = begin; k < end; ++k) z[forward.selected.ids[k]] += args.d_log_p[k];
-  divide_by_temperature(z, forward.vocabulary, forward.temperature, z);
+  if (forward.temperature != 1.0) row_divide(z, forward.vocabulary, static_cast<C>(forward.temperature));
 }
 
 }  // namespace
@@ -167,7 +184,7 @@ void head_backward(const HeadBackwardArgs<T>& args) {
     matmul(weight);
   };
   for_each_row(
-      forward, [&](int64_t r, C* z) { row_backward(args, r, z); }, products);
+      forward, true, [&](int64_t r, C* z) { row_backward(args, r, z); }, products);
 }
 
 #define MOTLEY_INSTANTIATE(T)                \

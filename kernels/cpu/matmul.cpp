@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/cpu/few_rows.h"
 #include "kernels/cpu/matmul_f64.h"
+#include "kernels/cpu/matmul_finish.h"
 #include "kernels/cpu/matmul_inner.h"
 #include "kernels/cpu/matmul_pack.h"
+#include "kernels/cpu/packed_panel.h"
 #include "kernels/cpu/scratch.h"
 #include "kernels/parallel.h"
 
@@ -16,13 +19,20 @@ constexpr int64_t kPackedFloats = int64_t{1} << 19;  // of B at a time: 2 MiB, t
 constexpr int64_t kWorthAThread = int64_t{1} << 19;  // products that pay for waking a thread
 
 /// K = 0: every sum is empty.
-void clear(const MatmulArgs& args) {
+void clear(const MatmulArgs& args, int64_t n) {
   if (args.accumulate) return;
-  visit_dtype(args.c.dtype, [&]<class T>(T zero) {
-    for (int64_t r = 0; r < args.c.rows; ++r)
-      for (int64_t c = 0; c < args.c.cols; ++c)
-        static_cast<T*>(args.c.data)[r * args.c.row_stride + c * args.c.col_stride] = zero;
-  });
+  for (int64_t r = 0; r < args.c.rows; ++r) {
+    for (int64_t c = 0; c < n; c += kFinishColumns) {
+      const int64_t count = std::min(kFinishColumns, n - c);
+      if (args.c.dtype == DType::f64) {
+        for (int64_t i = c; i < c + count; ++i)
+          static_cast<double*>(args.c.data)[r * args.c.row_stride + i * args.c.col_stride] = 0.0;
+      } else {
+        float sums[kFinishColumns] = {};
+        finish_row(args, r, c, count, sums);
+      }
+    }
+  }
 }
 
 /// All rows against panels [begin, end); `panels` starts at `begin`. Split over rows, or over panels when rows are few.
@@ -47,19 +57,21 @@ void matmul(const MatmulArgs& args) {
   const int64_t n = args.packed != nullptr ? args.packed->rows : args.b.rows;
   const int64_t depth = args.a.cols;
   if (args.c.rows == 0 || n == 0) return;
-  if (depth == 0) return clear(args);
+  if (depth == 0) return clear(args, n);
   if (args.c.dtype == DType::f64) return matmul_f64(args);
+  if (args.packed != nullptr && args.c.rows <= kFewRows) return few_rows_product(args);
   const int64_t panels = panel_count(n), size = depth * kPanel;
   const int64_t step = std::max<int64_t>(3, kPackedFloats / size / 3 * 3);
   for (int64_t begin = 0; begin < panels; begin += step) {
     const int64_t end = std::min(panels, begin + step);
-    if (args.packed != nullptr) {
-      multiply_panels(args, n, args.packed->panels.data() + begin * size, begin, end);
-      continue;
-    }
     float* packed = scratch<struct PackedPanels, float>((end - begin) * size);
     parallel_for(end - begin, 1 + (int64_t{1} << 16) / size, [&](int64_t first, int64_t last) {
-      for (int64_t p = first; p < last; ++p) pack_panel(args.b, begin + p, packed + p * size);
+      for (int64_t p = first; p < last; ++p) {
+        if (args.packed != nullptr)
+          decode_panel(*args.packed, begin + p, 0, depth, packed + p * size);
+        else
+          pack_panel(args.b, begin + p, packed + p * size);
+      }
     });
     multiply_panels(args, n, packed, begin, end);
   }

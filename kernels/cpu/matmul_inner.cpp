@@ -5,6 +5,7 @@
 
 #include "kernels/cpu/elements.h"
 #include "kernels/cpu/highway_baseline.h"
+#include "kernels/cpu/matmul_finish.h"
 #include "kernels/cpu/matmul_pack.h"
 #include "kernels/cpu/scratch.h"
 
@@ -133,7 +134,11 @@ void store_tile_as(const MatmulArgs& args, const TilePlace& at, const float* til
     store_row(tile + r * kTileCols, args.alpha, at.cols, out, args.c.col_stride);
   }
 }
-void store_tile(const MatmulArgs& args, const TilePlace& at, const float* tile) {
+void store_tile(const MatmulArgs& args, const TilePlace& at, float* tile) {
+  if (!finish_is_plain(args)) {
+    for (int64_t r = 0; r < at.rows; ++r) finish_row(args, at.row + r, at.col, at.cols, tile + r * kTileCols);
+    return;
+  }
   if (args.c.dtype == DType::f32)
     store_tile_as<float>(args, at, tile);
   else if (args.c.dtype == DType::bf16)

@@ -5,7 +5,6 @@
 #include "kernels/cpu/elements.h"
 #include "kernels/cpu/matmul_inner.h"
 #include "kernels/cpu/transpose.h"
-#include "kernels/parallel.h"
 
 namespace motley::kernels {
 namespace cpu {
@@ -89,16 +88,5 @@ ConstMatrix row_major(const void* data, DType dtype, int64_t rows, int64_t cols)
 }
 Matrix row_major(void* data, DType dtype, int64_t rows, int64_t cols) { return {data, dtype, rows, cols, cols, 1}; }
 ConstMatrix transposed(const ConstMatrix& m) { return {m.data, m.dtype, m.cols, m.rows, m.col_stride, m.row_stride}; }
-
-PackedMatrix pack(const ConstMatrix& b) {
-  PackedMatrix packed{b.rows, b.cols, {}};
-  const int64_t panels = cpu::panel_count(b.rows), size = cpu::kPanel * b.cols;
-  packed.panels.resize(static_cast<size_t>(panels * size));
-  if (size == 0) return packed;
-  parallel_for(panels, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t p = begin; p < end; ++p) cpu::pack_panel(b, p, packed.panels.data() + p * size);
-  });
-  return packed;
-}
 
 }  // namespace motley::kernels

@@ -23,14 +23,18 @@ inline void transpose4(const double* in, int64_t in_stride, double* out, int64_t
     for (int64_t c = 0; c < 4; ++c) out[c * out_stride + r] = in[r * in_stride + c];
 }
 
-/// Sixteen rows of `cols` elements as out[cols][16].
-template <class C>
-inline void transpose16(const C* in, int64_t in_stride, int64_t cols, C* out) {
+/// `Rows` rows (a multiple of four) of `cols` elements as out[cols][Rows].
+template <int Rows, class C>
+inline void transpose_rows(const C* in, int64_t in_stride, int64_t cols, C* out) {
   int64_t c = 0;
   for (; c + 4 <= cols; c += 4)
-    for (int64_t r = 0; r < 16; r += 4) transpose4(in + r * in_stride + c, in_stride, out + c * 16 + r, 16);
+    for (int64_t r = 0; r < Rows; r += 4) transpose4(in + r * in_stride + c, in_stride, out + c * Rows + r, Rows);
   for (; c < cols; ++c)
-    for (int64_t r = 0; r < 16; ++r) out[c * 16 + r] = in[r * in_stride + c];
+    for (int64_t r = 0; r < Rows; ++r) out[c * Rows + r] = in[r * in_stride + c];
+}
+template <class C>
+inline void transpose16(const C* in, int64_t in_stride, int64_t cols, C* out) {
+  transpose_rows<16>(in, in_stride, cols, out);
 }
 
 }  // namespace motley::kernels::cpu

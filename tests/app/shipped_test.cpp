@@ -190,7 +190,9 @@ TEST_CASE("every command of README.md and docs runs, every usage names options t
       ++usages;
       continue;
     }
-    if (words[0] == "run" && std::find(words.begin(), words.end(), "--resume") == words.end())
+    if (words[0] == "bench") words.push_back("--quick");
+    if ((words[0] == "run" || command.starts_with("motley bench run ")) &&
+        std::find(words.begin(), words.end(), "--resume") == words.end())
       for (const std::string& set : kSmall) words.insert(words.end(), {"--set", set});
     const Ended ended = run_binary(folder, words);
     CAPTURE(ended.err);

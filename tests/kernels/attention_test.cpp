@@ -1,121 +1,64 @@
 #include "kernels/attention.h"
 
+#include <array>
 #include <limits>
 
-#include "kernels/pointwise.h"
+#include "kernels/cpu/kv_decode.h"
+#include "kernels/cpu/kv_format.h"
+#include "kernels/cpu/matmul_inner.h"
+#include "tests/kernels/attention_fixture.h"
 #include "tests/kernels/gradient.h"
-#include "tests/kernels/values.h"
 
 namespace motley::kernels {
 namespace {
 
-constexpr int64_t kHeads = 4, kKvHeads = 2, kHeadDim = 12;
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 template <class T>
-struct Packed {
-  std::vector<int32_t> starts{0};
-  std::vector<T> q, k, v, y;
-  std::vector<Compute<T>> lse;
-
-  Packed(const std::vector<int32_t>& lengths, uint64_t seed, double size = 1.5) {
-    for (const int32_t length : lengths) starts.push_back(starts.back() + length);
-    q = values<T>(rows() * kHeads * kHeadDim, seed, size);
-    k = values<T>(rows() * kKvHeads * kHeadDim, seed + 1, size);
-    v = values<T>(rows() * kKvHeads * kHeadDim, seed + 2, size);
-    y.resize(q.size());
-    lse.resize(static_cast<size_t>(rows() * kHeads));
+double largest_error(const std::vector<T>& got, const std::vector<double>& want) {
+  double worst = 0;
+  for (size_t i = 0; i < want.size(); ++i) {
+    const double error = std::fabs(real(got[i]) - want[i]);
+    worst = error <= worst ? worst : error;  // NaN is the worst
   }
-  int64_t rows() const { return starts.back(); }
-  int64_t sequences() const { return static_cast<int64_t>(starts.size()) - 1; }
-  void run() {
-    cpu::attention<T>({y.data(), lse.data(), q.data(), k.data(), v.data(), starts.data(), sequences(), kHeads, kKvHeads,
-                       kHeadDim, 0.3});
-  }
-  /// Sequence s alone.
-  Packed alone(int64_t s) const {
-    Packed one({starts[s + 1] - starts[s]}, 0);
-    const auto cut = [&](const std::vector<T>& from, int64_t heads) {
-      return std::vector<T>(from.begin() + starts[s] * heads * kHeadDim,
-                            from.begin() + starts[s + 1] * heads * kHeadDim);
-    };
-    one.q = cut(q, kHeads);
-    one.k = cut(k, kKvHeads);
-    one.v = cut(v, kKvHeads);
-    one.run();
-    return one;
-  }
-};
-
-/// Decodes sequence s step by step (or in chunks) over pages in scrambled order and returns its outputs.
-template <class T>
-std::vector<T> decode(const Packed<T>& packed, int64_t s, Format format, double scale, int64_t page_size,
-                      int64_t chunk) {
-  const int64_t begin = packed.starts[s], length = packed.starts[s + 1] - begin;
-  const int64_t pages = (length + page_size - 1) / page_size;
-  std::vector<int32_t> table;
-  for (int64_t p = 0; p < pages; ++p) table.push_back(static_cast<int32_t>(p % 2 == 0 ? pages - 1 - p / 2 : p / 2));
-  const size_t bytes = static_cast<size_t>(pages * page_size * kKvHeads * kHeadDim * kv_bytes(format));
-  std::vector<uint8_t> keys(bytes, 0xff), cached(bytes, 0xff);
-  std::vector<T> y(static_cast<size_t>(length * kHeads * kHeadDim));
-  for (int64_t first = 0; first < length; first += chunk) {
-    const int64_t rows = std::min(chunk, length - first);
-    std::vector<const int32_t*> tables(static_cast<size_t>(rows), table.data());
-    std::vector<int32_t> positions;
-    for (int64_t i = 0; i < rows; ++i) positions.push_back(static_cast<int32_t>(first + i));
-    const int64_t kv = (begin + first) * kKvHeads * kHeadDim;
-    CacheWriteArgs<T> write{
-        keys.data(), packed.k.data() + kv, format, scale, tables.data(), positions.data(), rows, kKvHeads, kHeadDim,
-        page_size};
-    cpu::cache_write(write);
-    write.cache = cached.data();
-    write.rows_in = packed.v.data() + kv;
-    cpu::cache_write(write);
-    cpu::paged_attention<T>({y.data() + first * kHeads * kHeadDim,
-                             packed.q.data() + (begin + first) * kHeads * kHeadDim, keys.data(), cached.data(), format,
-                             scale, tables.data(), positions.data(), rows, kHeads, kKvHeads, kHeadDim, page_size, 0.3});
-  }
-  return y;
+  return worst;
 }
 
 }  // namespace
 
 TEMPLATE_TEST_CASE("attention agrees with float64", "", float, double, bf16, fp16) {
   using T = TestType;
-  Packed<T> packed({1, 2, 15, 16, 17, 33}, 1);
+  const AttentionShape shape = GENERATE(AttentionShape{}, AttentionShape{1, 1, 32}, AttentionShape{8, 1, 5},
+                                        AttentionShape{3, 3, 16}, AttentionShape{4, 1, 64});
+  // Around the borders of vectors, of tiles of 64 keys and of blocks of 128 rows.
+  Packed<T> packed({1, 2, 15, 16, 17, 33, 63, 64, 65, 130}, 1, 1.0, shape);
   packed.run();
-  for (int64_t s = 0; s < packed.sequences(); ++s) {
-    for (int64_t i = packed.starts[s]; i < packed.starts[s + 1]; ++i) {
-      for (int64_t h = 0; h < kHeads; ++h) {
-        const int64_t q = (i * kHeads + h) * kHeadDim;
-        std::vector<double> p, want(kHeadDim);
-        double sum = 0, size = 0;
-        for (int64_t j = packed.starts[s]; j <= i; ++j) {
-          const int64_t k = (j * kKvHeads + h / 2) * kHeadDim;
-          double score = 0;
-          for (int64_t d = 0; d < kHeadDim; ++d) score += real(packed.q[q + d]) * real(packed.k[k + d]);
-          p.push_back(std::exp(0.3 * score));
-          sum += p.back();
-        }
-        for (int64_t j = packed.starts[s]; j <= i; ++j)
-          for (int64_t d = 0; d < kHeadDim; ++d)
-            want[d] += p[j - packed.starts[s]] / sum * real(packed.v[(j * kKvHeads + h / 2) * kHeadDim + d]);
-        size = 1.5;
-        // Scores below 8.1 err by 12 roundings, which exp turns into a relative error; chains of up to 33 add theirs.
-        const double bound = (8.1 * 12 + 2 * 33 + 10) * unit<Compute<T>>() * size + unit<T>() * size;
-        REQUIRE(std::fabs(static_cast<double>(packed.lse[i * kHeads + h]) - std::log(sum)) <=
-                150 * unit<Compute<T>>() * 8.1);
-        for (int64_t d = 0; d < kHeadDim; ++d) REQUIRE(std::fabs(real(packed.y[q + d]) - want[d]) <= bound);
-      }
-    }
-  }
+  packed.run_backward();
+  const AttentionReference want(packed);
+  // A score is a chain of head_dim products below 1, times 0.3: it errs by 0.3 head_dim^2 roundings, which exp turns
+  // into a relative error of a weight. Sums of up to 130 weights and as many values below 1 add theirs.
+  const auto d = static_cast<double>(shape.head_dim);
+  const double weight = (0.3 * d * d + 300) * unit<Compute<T>>();
+  CHECK(largest_error(packed.y, want.y) <= weight + unit<T>());
+  CHECK(largest_error(packed.lse, want.lse) <= weight + 8 * unit<Compute<T>>());
+  // The slope of a score is a weight times a difference of two sums of head_dim products below 1; mean takes y as it
+  // was stored. dq sums slopes with keys, dk and dv sum over the up to 130 rows of every head of the group.
+  const double slope = kScale * (2 * d * weight + d * unit<T>() + d * d * unit<Compute<T>>());
+  const double rows = 130.0 * static_cast<double>(shape.group());
+  const double sums = rows * rows * unit<Compute<T>>();
+  CHECK(largest_error(packed.dq, want.dq) <= 2 * slope + 4 * d * unit<T>());
+  CHECK(largest_error(packed.dk, want.dk) <= rows * slope + sums + rows * unit<T>());
+  CHECK(largest_error(packed.dv, want.dv) <= rows * weight + sums + rows * unit<T>());
 }
 
 TEMPLATE_TEST_CASE("a sequence alone, packed, and decoded over pages: the same bits", "", float, double, bf16, fp16) {
   using T = TestType;
-  const std::vector<int32_t> lengths{1, 2, 15, 16, 17, 33};
+  const std::vector<int32_t> lengths{1, 2, 15, 16, 17, 33, 70, 131};
   for (const Format format : {Format::fp32, Format::bf16, Format::fp16, Format::e4m3, Format::e5m2}) {
     for (const double scale : {1.0, 0.37}) {
-      Packed<T> packed(lengths, 20);
+      const AttentionShape shape = scale == 1.0 ? AttentionShape{} : AttentionShape{3, 1, 32};
+      Packed<T> packed(lengths, 20, 1.5, shape);
       cpu::round_values(packed.k.data(), packed.k.data(), format, scale, static_cast<int64_t>(packed.k.size()));
       cpu::round_values(packed.v.data(), packed.v.data(), format, scale, static_cast<int64_t>(packed.v.size()));
       // Rounding twice must change nothing, else the cache would hold other values than the packed pass uses.
@@ -124,29 +67,59 @@ TEMPLATE_TEST_CASE("a sequence alone, packed, and decoded over pages: the same b
       CHECK(same_bits(rounded, packed.k));
       packed.run();
       for (int64_t s = 0; s < packed.sequences(); ++s) {
-        const std::vector<T> want(packed.y.begin() + packed.starts[s] * kHeads * kHeadDim,
-                                  packed.y.begin() + packed.starts[s + 1] * kHeads * kHeadDim);
+        const int64_t row = shape.heads * shape.head_dim;
+        const std::vector<T> want(packed.y.begin() + packed.starts[s] * row,
+                                  packed.y.begin() + packed.starts[s + 1] * row);
         INFO(format_name(format) << " scale " << scale << ", length " << lengths[s]);
         CHECK(same_bits(want, packed.alone(s).y));
         CHECK(same_bits(want, decode(packed, s, format, scale, 4, 1)));
         CHECK(same_bits(want, decode(packed, s, format, scale, 16, 1)));
         CHECK(same_bits(want, decode(packed, s, format, scale, 4, 7)));
+        CHECK(same_bits(want, decode(packed, s, format, scale, 16, 131)));
       }
     }
   }
 }
 
+TEMPLATE_TEST_CASE("every code of the cache decodes alike on every instruction set", "", float, bf16, fp16) {
+  using T = TestType;
+  const double scale = GENERATE(1.0, 0.37, 0x1p-130);
+  // 256 or 65536 codes, in rows of 35: whole vectors and a rest.
+  constexpr int64_t kRow = 35;
+  const auto check = [&]<Format F>(std::integral_constant<Format, F>) {
+    using Code = typename cpu::KvCode<F>::type;
+    const int64_t rows = (int64_t{1} << (8 * sizeof(Code))) / kRow + 1;
+    std::vector<Code> codes(static_cast<size_t>(rows * kRow));
+    for (size_t i = 0; i < codes.size(); ++i) std::memcpy(static_cast<void*>(&codes[i]), &i, sizeof(Code));
+    std::vector<float> out(static_cast<size_t>(rows * 48));
+    const cpu::KvDecode args{codes.data(), F, dtype_of<T>(), static_cast<float>(scale), rows, kRow, kRow,
+                             out.data(),   48};
+    for (int set = 0; set < cpu::instruction_sets(); ++set) {
+      cpu::use_instruction_set(set);
+      cpu::decode_kv_rows(args);
+      for (int64_t i = 0; i < rows * kRow; ++i) {
+        const float got = out[i / kRow * 48 + i % kRow];
+        const float want = cpu::load(cpu::decode_kv<F, T>(codes[i], static_cast<float>(scale)));
+        INFO(format_name(F) << " code " << i << ": " << got << ", not " << want);
+        REQUIRE((std::bit_cast<uint32_t>(got) == std::bit_cast<uint32_t>(want) || (got != got && want != want)));
+      }
+    }
+    cpu::use_best_instruction_set();
+  };
+  check(std::integral_constant<Format, Format::bf16>());
+  check(std::integral_constant<Format, Format::fp16>());
+  check(std::integral_constant<Format, Format::e4m3>());
+  check(std::integral_constant<Format, Format::e5m2>());
+}
+
 TEST_CASE("attention's gradients") {
   Packed<double> packed({3, 1, 18}, 30);
-  const auto dy = values<double>(static_cast<int64_t>(packed.y.size()), 33);
   packed.run();
-  std::vector<double> dq(packed.q.size(), 9.0), dk(packed.k.size(), 9.0), dv(packed.v.size(), 9.0);
-  cpu::attention_backward<double>({dq.data(), dk.data(), dv.data(), dy.data(), packed.y.data(), packed.lse.data(),
-                                   packed.q.data(), packed.k.data(), packed.v.data(), packed.starts.data(),
-                                   packed.sequences(), kHeads, kKvHeads, kHeadDim, 0.3});
+  packed.run_backward();
+  const auto dq = packed.dq, dk = packed.dk, dv = packed.dv;
   const auto loss = [&] {
     packed.run();
-    return dot(packed.y, dy);
+    return dot(packed.y, packed.dy);
   };
   check_gradient(packed.q, dq, loss);
   check_gradient(packed.k, dk, loss);
@@ -155,45 +128,116 @@ TEST_CASE("attention's gradients") {
 
 TEMPLATE_TEST_CASE("attention on threads: the same bits", "", float, bf16) {
   using T = TestType;
-  Packed<T> packed({40, 1, 130, 64, 64, 7, 90}, 40);
-  const auto dy = values<T>(static_cast<int64_t>(packed.y.size()), 43);
-  const auto run = [&] {
-    packed.run();
-    std::vector<T> dq(packed.q.size()), dk(packed.k.size()), dv(packed.v.size());
-    cpu::attention_backward<T>({dq.data(), dk.data(), dv.data(), dy.data(), packed.y.data(), packed.lse.data(),
-                                packed.q.data(), packed.k.data(), packed.v.data(), packed.starts.data(),
-                                packed.sequences(), kHeads, kKvHeads, kHeadDim, 0.3});
-    auto all = packed.y;
-    for (const auto* part : {&dq, &dk, &dv}) all.insert(all.end(), part->begin(), part->end());
-    return all;
-  };
-  const auto serial = run();
-  const auto decoded = decode(packed, 2, Format::fp32, 1.0, 16, 130);
+  // The second is one long sequence of one head of keys, which threads share by blocks of rows and tiles of keys.
+  Packed<T> many({40, 1, 130, 64, 64, 7, 90}, 40), one({400}, 41, 1.5, {2, 1, 20});
+  const auto serial = many.results(), serial_one = one.results();
+  const auto decoded = decode(many, 2, Format::fp32, 1.0, 16, 130);
   for (const int threads : {2, 4}) {
     const Threads scope(threads);
-    CHECK(same_bits(serial, run()));
-    CHECK(same_bits(decoded, decode(packed, 2, Format::fp32, 1.0, 16, 130)));
+    CHECK(same_bits(serial, many.results()));
+    CHECK(same_bits(serial_one, one.results()));
+    CHECK(same_bits(decoded, decode(many, 2, Format::fp32, 1.0, 16, 130)));
   }
+}
+
+TEMPLATE_TEST_CASE("attention on every instruction set: the same bits", "", float, double, bf16) {
+  using T = TestType;
+  const int count = cpu::instruction_sets();
+  Packed<T> packed({1, 12, 130}, 45, 1.5, {6, 2, 36});
+  const auto want = packed.results();
+  const std::vector<Format> formats{Format::fp32, Format::bf16, Format::fp16, Format::e4m3, Format::e5m2};
+  std::vector<std::vector<T>> decoded;
+  for (const Format format : formats) decoded.push_back(decode(packed, 1, format, 0.7, 4, 1));
+  for (int i = 0; i < count; ++i) {
+    cpu::use_instruction_set(i);
+    CHECK(same_bits(want, packed.results()));
+    for (size_t f = 0; f < formats.size(); ++f) CHECK(same_bits(decoded[f], decode(packed, 1, formats[f], 0.7, 4, 1)));
+  }
+  cpu::use_best_instruction_set();
 }
 
 TEST_CASE("attention: nothing, large scores, and NaN") {
   Packed<float> none({}, 50);
   none.run();
+  none.run_backward();
   cpu::paged_attention<float>({});
+  Packed<float> gaps({0, 2, 0, 0, 3, 0}, 50), whole({2, 3}, 50);
+  CHECK(same_bits(gaps.results(), whole.results()));
   Packed<float> one({1}, 51);
   one.run();
-  for (int64_t h = 0; h < kHeads; ++h)
-    for (int64_t d = 0; d < kHeadDim; ++d) CHECK(one.y[h * kHeadDim + d] == one.v[h / 2 * kHeadDim + d]);
+  for (int64_t h = 0; h < 4; ++h)
+    for (int64_t d = 0; d < 12; ++d) CHECK(one.y[h * 12 + d] == one.v[h / 2 * 12 + d]);
   Packed<float> large({20}, 52, 300.0);
   large.run();
-  for (const float y : large.y) REQUIRE(std::isfinite(y));
+  large.run_backward();
+  for (const auto* part : {&large.y, &large.dq, &large.dk, &large.dv})
+    for (const float y : *part) REQUIRE(std::isfinite(y));
   Packed<float> bad({5, 5}, 53);
-  bad.k[(2 * kKvHeads) * kHeadDim] = std::numeric_limits<float>::quiet_NaN();
+  bad.k[(2 * 2) * 12] = kNan;
   bad.run();
   for (int64_t i = 0; i < 10; ++i) {
     const bool poisoned = i >= 2 && i < 5;  // causal, within its own sequence, in the heads of that key
-    CHECK(std::isnan(bad.y[i * kHeads * kHeadDim]) == poisoned);
-    CHECK_FALSE(std::isnan(bad.y[(i * kHeads + 3) * kHeadDim]));
+    CHECK(std::isnan(bad.y[i * 4 * 12]) == poisoned);
+    CHECK_FALSE(std::isnan(bad.y[(i * 4 + 3) * 12]));
+  }
+}
+
+TEST_CASE("what a row must not see does not touch its bits") {
+  const float poison = std::array{kNan, kInf, -kInf}[GENERATE(0u, 1u, 2u)];
+  const AttentionShape shape{2, 1, 16};
+  Packed<float> clean({70}, 60, 1.5, shape), bad = clean;
+  const auto want = clean.results();
+  constexpr int64_t kRow = 37;  // within a tile of keys, a tile of rows and a vector
+  for (int64_t d = 0; d < 16; ++d) bad.k[kRow * 16 + d] = bad.v[kRow * 16 + d] = poison;
+  bad.run();
+  for (int64_t i = 0; i < kRow * 2 * 16; ++i)
+    REQUIRE(std::bit_cast<uint32_t>(bad.y[i]) == std::bit_cast<uint32_t>(clean.y[i]));
+  bad.k = clean.k;
+  bad.v = clean.v;
+  bad.run();
+  for (int64_t d = 0; d < 32; ++d) bad.dy[kRow * 32 + d] = poison;
+  bad.run_backward();
+  for (int64_t i = (kRow + 1) * 16; i < 70 * 16; ++i) {
+    REQUIRE(std::bit_cast<uint32_t>(bad.dk[i]) == std::bit_cast<uint32_t>(clean.dk[i]));
+    REQUIRE(std::bit_cast<uint32_t>(bad.dv[i]) == std::bit_cast<uint32_t>(clean.dv[i]));
+  }
+  for (int64_t i = 0; i < 70 * 32; ++i)
+    if (i / 32 != kRow) REQUIRE(std::bit_cast<uint32_t>(bad.dq[i]) == std::bit_cast<uint32_t>(clean.dq[i]));
+  CHECK_FALSE(std::isfinite(bad.dq[kRow * 32]));
+  CHECK(same_bits(want, clean.results()));
+}
+
+TEST_CASE("scores of minus infinity weigh nothing") {
+  const AttentionShape shape{1, 1, 8};
+  Packed<float> packed({130}, 61, 1.5, shape);
+  for (float& x : packed.q) x = std::fabs(x) + 0.1f;
+  // A whole tile of keys and some of the next.
+  for (int64_t j = 0; j < 70; ++j)
+    for (int64_t d = 0; d < 8; ++d) packed.k[j * 8 + d] = -kInf;
+  Packed<float> finite = packed;
+  for (float& x : finite.k) x = x == -kInf ? -1e30f : x;
+  packed.run();
+  finite.run();
+  for (int64_t i = 0; i < 130 * 8; ++i) {
+    if (i < 70 * 8)
+      REQUIRE(std::isnan(packed.y[i]));  // no weight at all
+    else
+      REQUIRE(std::bit_cast<uint32_t>(packed.y[i]) == std::bit_cast<uint32_t>(finite.y[i]));
+    REQUIRE(std::isfinite(finite.y[i]));
+  }
+}
+
+TEST_CASE("equal scores give the mean of the values") {
+  Packed<float> packed({100}, 62, 1.5, {1, 1, 4});
+  std::fill(packed.k.begin(), packed.k.end(), 0.5f);
+  packed.run();
+  std::vector<double> sum(4);
+  for (int64_t i = 0; i < 100; ++i) {
+    for (int64_t d = 0; d < 4; ++d) {
+      sum[d] += packed.v[i * 4 + d];
+      // Chains of up to 100 values below 1.5, then a division.
+      REQUIRE(std::fabs(packed.y[i * 4 + d] - sum[d] / static_cast<double>(i + 1)) <= 110 * 1.5 * unit<float>());
+    }
   }
 }
 

@@ -254,11 +254,12 @@ TEST_CASE("a piece of C writes its own columns only") {
   const Threads scope(4);
   for (int i = 0; i < 10; ++i) REQUIRE(same_bits(serial, product()));
   std::vector<float> c(static_cast<size_t>(m * n), -1.0f);
-  const PackedMatrix packed = pack(row_major(static_cast<const void*>(b.data()), DType::f32, n, k));
   const MatmulArgs args{.a = row_major(static_cast<const void*>(a.data()), DType::f32, m, k),
-                        .packed = &packed,
+                        .b = row_major(static_cast<const void*>(b.data()), DType::f32, n, k),
                         .c = row_major(static_cast<void*>(c.data()), DType::f32, m, n)};
-  cpu::matmul_piece({&args, packed.panels.data() + 4 * 16 * k, 0, m, 4, 8, n});
+  std::vector<float> panels(static_cast<size_t>(4 * 16 * k));
+  for (int64_t p = 0; p < 4; ++p) cpu::pack_panel(args.b, 4 + p, panels.data() + p * 16 * k);
+  cpu::matmul_piece({&args, panels.data(), 0, m, 4, 8, n});
   for (int64_t j = 0; j < n; ++j) REQUIRE((c[static_cast<size_t>(j)] != -1.0f) == (j >= 64 && j < 128));
 }
 
@@ -274,10 +275,15 @@ TEST_CASE("empty products") {
   args.accumulate = false;
   cpu::matmul(args);
   CHECK(c == std::vector<float>{0, 0, 0, 0});
+  const std::vector<float> bias{-1, 2};
+  args.bias = bias.data();
+  args.alpha = 3.0f;
+  cpu::matmul(args);
+  CHECK(c == std::vector<float>{-1, 2, -1, 2});
   args.c.rows = args.a.rows = 0;
   cpu::matmul(args);
   const PackedMatrix none = pack(row_major(static_cast<const void*>(&value), DType::f32, 0, 5));
-  CHECK(none.panels.empty());
+  CHECK(none.bytes() == 0);
 }
 
 TEST_CASE("NaN, infinities and overflow go where they belong") {

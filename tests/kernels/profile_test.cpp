@@ -62,6 +62,24 @@ TEST_CASE("profiles: the article's eight groups", "[profile]") {
   CHECK(find_profile("rtxpro6000-bf16")->k_tile != find_profile("a100-bf16")->k_tile);
 }
 
+TEST_CASE("profiles: Hopper's accumulation has names of its own", "[profile]") {
+  for (const NumericProfile& profile : profiles()) {
+    INFO(profile.name);
+    const bool limited = profile.name.find("accumulate14") != std::string::npos;
+    CHECK((profile.accumulation == Accumulation::hopper_fp8) == limited);
+    CHECK((describe(profile).find("14-bit accumulation") != std::string::npos) == limited);
+  }
+  NumericProfile promoted = *find_profile("h100-fp8-accumulate14");
+  CHECK(promoted.k_tile == 128);
+  CHECK(find_profile("h100-fp8-channel-accumulate14")->k_tile == 0);
+  const NumericProfile& fp32 = *find_profile("h100-fp8");
+  promoted.name = fp32.name;
+  promoted.accumulation = fp32.accumulation;
+  promoted.k_tile = fp32.k_tile;
+  promoted.source = fp32.source;
+  CHECK(promoted == fp32);
+}
+
 TEST_CASE("profiles: plain formats keep one chain", "[profile]") {
   for (const char* name : {"fp32", "bf16", "fp16", "fp8", "nvfp4", "mxfp8", "mxfp4"}) {
     INFO(name);

@@ -8,6 +8,7 @@
 
 #include "kernels/parallel.h"
 #include "kernels/philox.h"
+#include "kernels/pointwise.h"
 
 using namespace motley::kernels;
 
@@ -101,8 +102,11 @@ TEST_CASE("quantized_linear: the product of the dequantized operands", "[quantiz
             size += std::fabs(term);
           }
           // K roundings of the sum, one per scale on either side (dequantize rounds once per value as well), one of the
-          // output and 2^-24 for fp16's subnormal outputs.
-          const double bound = (inputs + 10) * 0x1p-24 * size + unit * (std::fabs(exact) + size * 0x1p-12) + 0x1p-24;
+          // output and 2^-24 for fp16's subnormal outputs. A step of Hopper's accumulation truncates 33 numbers and its
+          // result at 2^-13 of the largest, which is no larger than `size`.
+          const double sum_unit = profile.accumulation == Accumulation::fp32 ? 0 : (inputs / 32 + 1) * 34 * 0x1p-13;
+          const double bound =
+              ((inputs + 10) * 0x1p-24 + sum_unit) * size + unit * (std::fabs(exact) + size * 0x1p-12) + 0x1p-24;
           wrong += !(std::fabs(y[static_cast<size_t>(r * outputs + n)] - exact) <= bound);
         }
       }
@@ -135,6 +139,85 @@ TEST_CASE("quantized_linear: a row depends on itself alone", "[quantized_linear]
     const std::vector<uint8_t> threaded = forward(linear, x, rows, profile.output);
     set_compute_threads(1);
     REQUIRE(threaded == batch);
+  }
+}
+
+TEST_CASE("quantized_linear: rows quantized once serve several layers", "[quantized_linear]") {
+  constexpr int64_t inputs = 150;
+  const std::vector<float> many = normals(9 * inputs, 11), few = normals(2 * inputs, 12);
+  for (const NumericProfile& profile : all_profiles()) {
+    INFO(describe(profile));
+    const QuantizedLinear wide(normals(inputs * 40, 13), 40, inputs, profile);
+    const QuantizedLinear narrow(normals(inputs * 7, 14), 7, inputs, profile);
+    QuantizedRows rows;
+    for (const std::vector<float>* values : {&many, &few, &many}) {  // also into buffers that held more
+      const auto count = static_cast<int64_t>(values->size()) / inputs;
+      const std::vector<uint8_t> x = store(*values, profile.output);
+      rows.assign(x.data(), count, inputs, profile);
+      for (const QuantizedLinear* linear : {&wide, &narrow, &wide}) {
+        std::vector<uint8_t> y(static_cast<size_t>(count * linear->outputs()) * dtype_size(profile.output));
+        linear->forward(rows, y.data());
+        REQUIRE(y == forward(*linear, x, count, profile.output));
+      }
+    }
+  }
+}
+
+TEST_CASE("quantized_linear: rows of another product are refused", "[quantized_linear]") {
+  const NumericProfile& fp8 = *find_profile("fp8");
+  const QuantizedLinear linear(normals(64, 1), 4, 16, fp8);
+  const std::vector<uint8_t> x = store(normals(2 * 32, 2), DType::bf16);
+  std::vector<uint8_t> y(2 * 4 * 2);
+  QuantizedRows rows;
+  rows.assign(x.data(), 2, 32, fp8);
+  CHECK_THROWS_AS(linear.forward(rows, y.data()), std::invalid_argument);
+  rows.assign(x.data(), 2, 16, *find_profile("bf16"));
+  CHECK_THROWS_AS(linear.forward(rows, y.data()), std::invalid_argument);
+  rows.assign(x.data(), 2, 16, custom({Format::e4m3, Scaling::channel}, fp8.activation));
+  CHECK_NOTHROW(linear.forward(rows, y.data()));
+  const Quantization plain{Format::e4m3, Scaling::none};
+  rows.assign(x.data(), 2, 16, custom(fp8.weight, plain));
+  CHECK_NOTHROW(QuantizedLinear(normals(64, 1), 4, 16, custom(fp8.weight, plain)).forward(rows, y.data()));
+  CHECK_THROWS_AS(QuantizedLinear(normals(64, 1), 4, 16, custom(plain, plain)).forward(rows, y.data()),
+                  std::invalid_argument);
+}
+
+TEST_CASE("quantized_linear: gate and residual have the bits of the separate kernels", "[quantized_linear]") {
+  constexpr int64_t inputs = 130, outputs = 70;
+  for (const int64_t rows : {1, 5, 40}) {
+    for (const NumericProfile& profile : all_profiles()) {
+      INFO(describe(profile) << " rows " << rows);
+      const QuantizedLinear linear(normals(inputs * outputs, 15), outputs, inputs, profile);
+      const std::vector<uint8_t> x = store(normals(rows * inputs, 16), profile.output);
+      const std::vector<uint8_t> gate = store(normals(rows * outputs, 17), profile.output);
+      const std::vector<uint8_t> residual = store(normals(rows * outputs, 18), profile.output);
+      const std::vector<uint8_t> plain = forward(linear, x, rows, profile.output);
+      std::vector<uint8_t> gated = plain, added = plain, both = plain;
+      visit_dtype(profile.output, [&]<class T>(T) {
+        const auto at = [](const std::vector<uint8_t>& v) { return reinterpret_cast<const T*>(v.data()); };
+        const auto out = [](std::vector<uint8_t>& v) { return reinterpret_cast<T*>(v.data()); };
+        SiluMulArgs<T> args{};
+        args.y = out(gated);
+        args.gate = at(gate);
+        args.up = at(plain);
+        args.count = rows * outputs;
+        cpu::silu_mul(args);
+        cpu::add<T>(out(added), at(residual), at(plain), rows * outputs);
+        cpu::add<T>(out(both), at(residual), at(gated), rows * outputs);
+      });
+      QuantizedRows quantized;
+      quantized.assign(x.data(), rows, inputs, profile);
+      std::vector<uint8_t> y(plain.size());
+      linear.forward(quantized, y.data(), {gate.data(), nullptr});
+      REQUIRE(y == gated);
+      linear.forward(quantized, y.data(), {nullptr, residual.data()});
+      REQUIRE(y == added);
+      linear.forward(quantized, y.data(), {gate.data(), residual.data()});
+      REQUIRE(y == both);
+      y = residual;
+      linear.forward(quantized, y.data(), {nullptr, y.data()});
+      REQUIRE(y == added);
+    }
   }
 }
 
@@ -228,4 +311,11 @@ TEST_CASE("quantized_linear: profiles that cannot be are refused", "[quantized_l
   CHECK_THROWS_AS(QuantizedLinear(w, 4, 4, custom(bf16, bf16, DType::f64)), std::invalid_argument);
   CHECK_THROWS_AS(QuantizedLinear(w, 4, 4, custom(bf16, {Format::e4m3, Scaling::block128x128})), std::invalid_argument);
   CHECK_THROWS_AS(QuantizedLinear(w, 4, 5, custom(bf16, bf16)), std::invalid_argument);
+  const Quantization channel{Format::e4m3, Scaling::channel}, mx{Format::e4m3, Scaling::mx32};
+  for (const auto& [weight, activation, k_tile] :
+       {std::tuple{bf16, channel, 0}, {channel, bf16, 0}, {mx, channel, 0}, {channel, mx, 0}, {channel, channel, 16}}) {
+    NumericProfile profile = custom(weight, activation, DType::bf16, k_tile);
+    profile.accumulation = Accumulation::hopper_fp8;
+    CHECK_THROWS_AS(QuantizedLinear(w, 4, 4, profile), std::invalid_argument);
+  }
 }

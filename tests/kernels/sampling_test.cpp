@@ -6,6 +6,7 @@
 #include <limits>
 #include <numeric>
 
+#include "kernels/cpu/matmul_inner.h"
 #include "kernels/head.h"
 #include "kernels/math.h"
 #include "tests/kernels/values.h"
@@ -26,6 +27,7 @@ std::vector<int32_t> naive_candidates(const std::vector<float>& logits, const Sa
   for (const float x : logits) z.push_back(x / static_cast<float>(rule.temperature));
   std::vector<int32_t> ids(z.size());
   std::iota(ids.begin(), ids.end(), 0);
+  if (rule.top_p < 1.0 || rule.top_k > 0) std::erase_if(ids, [&](int32_t id) { return z[id] == -kInf; });
   std::stable_sort(ids.begin(), ids.end(), [&](int32_t a, int32_t b) { return z[a] > z[b]; });
   if (rule.top_k > 0 && rule.top_k < static_cast<int32_t>(ids.size())) ids.resize(static_cast<size_t>(rule.top_k));
   const float largest = z[ids[0]];
@@ -41,7 +43,87 @@ std::vector<int32_t> naive_candidates(const std::vector<float>& logits, const Sa
   return ids;
 }
 
+/// The draw by plain loops in ascending order, without blocks, lanes or lists.
+Draw naive_draw(const std::vector<float>& logits, const SamplingRule& rule, double uniform) {
+  Draw draw;
+  std::vector<float> z;
+  for (const float x : logits) z.push_back(x / static_cast<float>(rule.temperature));
+  std::vector<int32_t> ids = naive_candidates(logits, rule);
+  if (rule.top_p < 1.0 || rule.top_k > 0) draw.candidates = ids;
+  std::vector<float> values;
+  for (const int32_t id : ids) values.push_back(z[static_cast<size_t>(id)]);
+  const float lse = cpu::log_sum_exp(values.data(), static_cast<int64_t>(values.size()));
+  const float largest = *std::max_element(values.begin(), values.end());
+  double total = 0, sum = 0;
+  for (const float value : values) total += exponential(value - largest);
+  for (size_t i = 0; i < values.size() && sum <= uniform * total; ++i) {
+    const float e = exponential(values[i] - largest);
+    if (e == 0.0f) continue;
+    sum += e;
+    draw.id = ids[i];
+    draw.log_q = values[i] - lse;
+  }
+  return draw;
+}
+
+void require_same(const Draw& a, const Draw& b) {
+  REQUIRE(a.id == b.id);
+  REQUIRE(std::bit_cast<uint32_t>(a.log_q) == std::bit_cast<uint32_t>(b.log_q));
+  REQUIRE(a.candidates == b.candidates);
+}
+
+/// Rows of many shapes: uniform, peaked (a power law in shuffled places), two far levels, equal, huge steps.
+std::vector<float> row_of_kind(int kind, int64_t vocabulary, uint64_t seed) {
+  auto row = values<float>(vocabulary, seed, kind == 0 ? 3.0 : 0.1);
+  for (int64_t v = 0; v < vocabulary; ++v) {
+    float& x = row[static_cast<size_t>(v)];
+    if (kind == 1) x -= 2.2f * std::log(1.0f + static_cast<float>(v * 7919 % vocabulary));
+    if (kind == 2) x += v % 1000 == 7 ? 30.0f : 0.0f;
+    if (kind == 3) x = 1.5f;
+    if (kind == 4) x = std::ldexp(x, static_cast<int>(v % 60) - 30);
+    if (kind == 5 && v % 3 != 0) x = -kInf;
+  }
+  return row;
+}
+
 }  // namespace
+
+TEST_CASE("draws are those of plain loops, bit for bit, on every instruction set") {
+  for (int set = 0; set < cpu::instruction_sets(); ++set) {
+    cpu::use_instruction_set(set);
+    for (const int64_t vocabulary : {1, 15, 17, 128, 129, 1023, 1024, 1025, 5000, 40001}) {
+      for (int kind = 0; kind < 6; ++kind) {
+        INFO("set " << set << ", vocabulary " << vocabulary << ", kind " << kind);
+        const auto logits = row_of_kind(kind, vocabulary, 11 + static_cast<uint64_t>(kind));
+        for (const SamplingRule rule :
+             {SamplingRule{0.8, 1.0, 0}, SamplingRule{0.8, 0.99, 0}, SamplingRule{0.8, 0.3, 0},
+              SamplingRule{1.0, 1.0, 50}, SamplingRule{1.0, 0.9, 700}}) {
+          for (const double uniform : {0x1p-53, 0.31, 0.998})
+            require_same(draw(logits, rule, uniform), naive_draw(logits, rule, uniform));
+        }
+      }
+    }
+  }
+  cpu::use_best_instruction_set();
+}
+
+TEST_CASE("the most probable ids are those of full sorting") {
+  for (const int64_t vocabulary : {1, 20, 128, 129, 3000, 40001}) {
+    for (int kind = 0; kind < 6; ++kind) {
+      const auto z = row_of_kind(kind, vocabulary, 31);
+      std::vector<int32_t> sorted(z.size());
+      std::iota(sorted.begin(), sorted.end(), 0);
+      std::stable_sort(sorted.begin(), sorted.end(), [&](int32_t a, int32_t b) { return z[a] > z[b]; });
+      for (const int64_t k : {int64_t{1}, int64_t{2}, int64_t{100}, vocabulary - 1, vocabulary, vocabulary + 5}) {
+        if (k < 1) continue;
+        std::vector<int32_t> expected(sorted.begin(), sorted.begin() + std::min(k, vocabulary));
+        std::sort(expected.begin(), expected.end());
+        const auto ids = cpu::most_probable(z.data(), vocabulary, k);
+        REQUIRE(std::vector<int32_t>(ids.begin(), ids.end()) == expected);
+      }
+    }
+  }
+}
 
 TEST_CASE("greedy takes the first largest logit, log_q at temperature 1") {
   const Draw greedy = draw({1, 3, 2, 3}, {.temperature = 0, .top_p = 0.5, .top_k = 2}, 0.99);

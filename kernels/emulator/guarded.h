@@ -1,0 +1,30 @@
+// Bytes between two guard zones: AddressSanitizer sees any touch of a zone, intact() sees a store without it.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+namespace motley::kernels::emulator {
+
+class GuardedBytes {
+ public:
+  explicit GuardedBytes(size_t bytes);
+  ~GuardedBytes();
+  GuardedBytes(const GuardedBytes&) = delete;
+  GuardedBytes& operator=(const GuardedBytes&) = delete;
+
+  void* data() const { return memory_.get() + kZone; }
+  size_t size() const { return bytes_; }
+  /// False when a zone has been written to since the last call.
+  bool intact();
+
+ private:
+  static constexpr size_t kZone = 256;  // a multiple of every element's size and of a cache line
+  void fill_zones();
+  void hide(bool hidden) const;
+
+  size_t bytes_;
+  std::unique_ptr<unsigned char[]> memory_;
+};
+
+}  // namespace motley::kernels::emulator

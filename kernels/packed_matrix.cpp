@@ -1,0 +1,133 @@
+#include "kernels/packed_matrix.h"
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+
+#include "kernels/cpu/packed_panel.h"
+#include "kernels/matmul.h"
+#include "kernels/parallel.h"
+#include "kernels/quantize.h"
+
+namespace motley::kernels {
+namespace {
+
+using cpu::kPanelRows;
+
+PackedMatrix empty_matrix(int64_t rows, int64_t cols, Format format, Scaling scaling) {
+  PackedMatrix packed;
+  packed.rows = rows;
+  packed.cols = cols;
+  packed.format = format;
+  packed.scaling = scaling;
+  const int64_t panels = (rows + kPanelRows - 1) / kPanelRows;
+  packed.codes.resize(static_cast<size_t>(panels * cpu::panel_bytes(format, cols)));
+  packed.block_codes.resize(static_cast<size_t>(panels * cpu::panel_block_bytes(scaling, cols)));
+  return packed;
+}
+
+/// out[count][16] = up to sixteen rows of `count` elements, strides in elements.
+template <class T>
+void interleave(const T* in, int64_t row_stride, int64_t col_stride, int64_t rows, int64_t count, T* out) {
+  constexpr int64_t kRun = 64 / sizeof(T);  // of a row at a time: a cache line
+  for (int64_t k = 0; k < count; k += kRun) {
+    const int64_t end = std::min(count, k + kRun);
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t i = k; i < end; ++i) out[i * kPanelRows + r] = in[r * row_stride + i * col_stride];
+  }
+}
+
+/// Rows of bytes, `length` each and row_bytes apart, as panels of out[length][16] words of T.
+template <class T>
+void interleave_bytes(const uint8_t* in, int64_t row_bytes, int64_t rows, int64_t length, uint8_t* out) {
+  const int64_t whole = length / static_cast<int64_t>(sizeof(T)), rest = length % static_cast<int64_t>(sizeof(T));
+  for (int64_t r = 0; r < rows; ++r) {
+    const uint8_t* row = in + r * row_bytes;
+    for (int64_t i = 0; i < whole; ++i)
+      std::memcpy(out + (i * kPanelRows + r) * static_cast<int64_t>(sizeof(T)),
+                  row + i * static_cast<int64_t>(sizeof(T)), sizeof(T));
+    if (rest != 0)
+      std::memcpy(out + (whole * kPanelRows + r) * static_cast<int64_t>(sizeof(T)),
+                  row + whole * static_cast<int64_t>(sizeof(T)), static_cast<size_t>(rest));
+  }
+}
+
+template <class Body>
+void for_panels(const PackedMatrix& packed, Body&& body) {
+  parallel_for((packed.rows + kPanelRows - 1) / kPanelRows, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t p = begin; p < end; ++p) body(p, std::min(kPanelRows, packed.rows - p * kPanelRows));
+  });
+}
+
+template <class T>
+void pack_elements(const ConstMatrix& b, PackedMatrix& packed) {
+  const int64_t size = cpu::panel_bytes(packed.format, b.cols);
+  for_panels(packed, [&](int64_t p, int64_t rows) {
+    const T* in = static_cast<const T*>(b.data) + p * kPanelRows * b.row_stride;
+    interleave(in, b.row_stride, b.col_stride, rows, b.cols, reinterpret_cast<T*>(packed.codes.data() + p * size));
+  });
+}
+
+void check_sizes(const QuantizedMatrix& b, int64_t row_bytes, int64_t blocks) {
+  const bool sound = b.rows >= 0 && b.cols >= 0 && b.codes.size() == static_cast<size_t>(b.rows * row_bytes) &&
+                     b.block_codes.size() == static_cast<size_t>(b.rows * blocks);
+  if (!sound) throw std::invalid_argument("pack: the codes of a quantized matrix do not fill its rows");
+}
+
+/// Codes beyond the quick decoding of e4m3: NaN, and block scales that overflow when multiplied by 256.
+bool has_rare_codes(const QuantizedMatrix& b) {
+  const auto has_nan = [](const std::vector<uint8_t>& codes) {
+    bool found = false;
+    for (const uint8_t code : codes) found |= (code & 0x7fu) == 0x7fu;
+    return found;
+  };
+  if (b.how.scaling == Scaling::nv16) return has_nan(b.block_codes);
+  if (b.how.format != Format::e4m3) return false;
+  const auto too_large = [](uint8_t code) { return code > 246; };
+  return has_nan(b.codes) ||
+         (b.how.scaling == Scaling::mx32 && std::any_of(b.block_codes.begin(), b.block_codes.end(), too_large));
+}
+
+}  // namespace
+
+PackedMatrix pack(const ConstMatrix& b) {
+  if (b.dtype == DType::f64) throw std::logic_error("pack: float64 matrices are not packed");
+  const Format format = b.dtype == DType::f32 ? Format::fp32 : b.dtype == DType::bf16 ? Format::bf16 : Format::fp16;
+  PackedMatrix packed = empty_matrix(b.rows, b.cols, format, Scaling::none);
+  if (b.dtype == DType::f32)
+    pack_elements<uint32_t>(b, packed);
+  else
+    pack_elements<uint16_t>(b, packed);
+  return packed;
+}
+
+PackedMatrix pack(const QuantizedMatrix& b) {
+  check_quantization(b.how);
+  const Format format = b.how.format;
+  const bool blocks_inside = b.how.scaling == Scaling::mx32 || b.how.scaling == Scaling::nv16;
+  const Scaling scaling = blocks_inside ? b.how.scaling : Scaling::none;
+  const int64_t length = cpu::block_length(scaling);
+  const int64_t blocks = length == 0 ? 0 : (b.cols + length - 1) / length;
+  const int64_t width = format == Format::fp32 ? 4 : format == Format::bf16 || format == Format::fp16 ? 2 : 1;
+  const int64_t row_bytes = format == Format::e2m1 ? (b.cols + 1) / 2 : b.cols * width;
+  check_sizes(b, row_bytes, blocks);
+  PackedMatrix packed = empty_matrix(b.rows, b.cols, format, scaling);
+  packed.rare = has_rare_codes(b);
+  const int64_t size = cpu::panel_bytes(format, b.cols), block_size = cpu::panel_block_bytes(scaling, b.cols);
+  for_panels(packed, [&](int64_t p, int64_t rows) {
+    const uint8_t* in = b.codes.data() + p * kPanelRows * row_bytes;
+    uint8_t* out = packed.codes.data() + p * size;
+    if (format == Format::e2m1 || width == 4)
+      interleave_bytes<uint32_t>(in, row_bytes, rows, row_bytes, out);
+    else if (width == 2)
+      interleave_bytes<uint16_t>(in, row_bytes, rows, row_bytes, out);
+    else
+      interleave(in, row_bytes, 1, rows, row_bytes, out);
+    if (blocks != 0)
+      interleave(b.block_codes.data() + p * kPanelRows * blocks, blocks, 1, rows, blocks,
+                 packed.block_codes.data() + p * block_size);
+  });
+  return packed;
+}
+
+}  // namespace motley::kernels

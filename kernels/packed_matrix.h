@@ -1,0 +1,51 @@
+// The second operand of a product as it is stored, in panels that the inner kernels read front to back; made once, used
+// for many products. There is no float copy: kernels decode in registers, or a panel at a time
+// (kernels/cpu/packed_panel.h).
+#pragma once
+
+#include <cstdint>
+#include <new>
+#include <vector>
+
+#include "kernels/profile.h"
+
+namespace motley::kernels {
+
+struct ConstMatrix;
+struct QuantizedMatrix;
+
+/// Storage that starts on a cache line.
+template <class T>
+struct LineAllocator {
+  using value_type = T;
+  static constexpr std::align_val_t kLine{64};
+  LineAllocator() = default;
+  template <class U>
+  explicit LineAllocator(const LineAllocator<U>&) {}
+  T* allocate(size_t count) { return static_cast<T*>(::operator new(count * sizeof(T), kLine)); }
+  void deallocate(T* p, size_t) { ::operator delete(p, kLine); }
+  bool operator==(const LineAllocator&) const { return true; }
+};
+
+/// Rows [16 p, 16 p + 16) make panel p, zeros beyond the last row. Elements of one, two and four bytes lie as [K][16];
+/// e2m1 as 32-bit words [ceil(K / 8)][16], eight consecutive k of one row in a word, the first in the lowest bits.
+/// Every panel starts on a cache line.
+struct PackedMatrix {
+  int64_t rows = 0, cols = 0;  // N, K
+  Format format = Format::fp32;
+  Scaling scaling = Scaling::none;  // of the block scales that are part of a value: none, mx32 or nv16
+  bool rare = false;  // holds e4m3 codes that the quick decoding lacks: NaN, or with mx32 scales above 2^119
+  std::vector<uint8_t, LineAllocator<uint8_t>> codes;
+  std::vector<uint8_t, LineAllocator<uint8_t>>
+      block_codes;  // a panel: mx32 [ceil(K / 32)][16], nv16 [ceil(K / 16)][16]
+
+  /// Of memory that the matrix holds.
+  int64_t bytes() const { return static_cast<int64_t>(codes.size() + block_codes.size()); }
+};
+
+/// Elements keep their type: fp32, bf16 or fp16. Throws std::logic_error for fp64.
+PackedMatrix pack(const ConstMatrix& b);
+/// The values of decode_codes: fp32 scales stay outside. Throws std::invalid_argument when the sizes disagree.
+PackedMatrix pack(const QuantizedMatrix& b);
+
+}  // namespace motley::kernels

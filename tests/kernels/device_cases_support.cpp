@@ -1,0 +1,91 @@
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <sstream>
+
+#include "tests/kernels/device_cases.h"
+
+namespace motley::kernels {
+namespace {
+
+/// The functions that a header declares in `namespace <name> {`, in order.
+std::vector<std::string> declared(const std::string& header, const std::string& name) {
+  static const std::regex function("^[A-Za-z][\\w:<>,* ]* \\*?(\\w+)\\(.*");
+  std::vector<std::string> found;
+  std::istringstream in(header);
+  bool inside = false;
+  for (std::string line; std::getline(in, line);) {
+    if (line == "namespace " + name + " {") inside = true;
+    if (line.starts_with("}  // namespace " + name)) inside = false;
+    std::smatch match;
+    if (!inside || !std::regex_match(line, match, function)) continue;
+    if (std::find(found.begin(), found.end(), match[1]) == found.end()) found.push_back(match[1]);
+  }
+  return found;
+}
+
+std::string text_of(const std::filesystem::path& file) {
+  std::ifstream in(file);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+struct Row {
+  std::string kernel, header;
+  bool cpu = false, emulated = false, cuda = false;
+};
+std::vector<Row> declarations(const std::string& source_folder) {
+  std::vector<std::filesystem::path> headers;
+  for (const auto& entry : std::filesystem::directory_iterator(source_folder + "/kernels"))
+    if (entry.path().extension() == ".h" && entry.path().filename() != "device_memory.h")
+      headers.push_back(entry.path());
+  std::sort(headers.begin(), headers.end());
+  std::vector<Row> rows;
+  for (const auto& path : headers) {
+    const std::string header = text_of(path);
+    const std::vector<std::string> emulated = declared(header, "emulated"), cuda = declared(header, "cuda");
+    const auto has = [](const std::vector<std::string>& names, const std::string& name) {
+      return std::find(names.begin(), names.end(), name) != names.end();
+    };
+    for (const std::string& name : declared(header, "cpu"))
+      rows.push_back({name, "kernels/" + path.filename().string(), true, has(emulated, name), has(cuda, name)});
+  }
+  return rows;
+}
+
+}  // namespace
+
+std::string support_page(const std::string& source_folder) {
+  std::ostringstream page;
+  page
+      << "# Kernels by device\n\n"
+         "Written by `make ops` from the declarations under `kernels/` and from the table of test cases\n"
+         "(`tests/kernels/device_cases.h`); a test sees that it is current. `emulated` is the CUDA source compiled for "
+         "the\nhost; the CUDA bodies are in a build with `MOTLEY_CUDA`, and `motley doctor` says whether this one "
+         "is.\n\n"
+         "| kernel | declared in | cpu | emulated | cuda |\n|---|---|---|---|---|\n";
+  const auto mark = [](bool there) { return there ? "yes" : "-"; };
+  const std::vector<Row> rows = declarations(source_folder);
+  for (const Row& row : rows)
+    page << "| " << row.kernel << " | " << row.header << " | " << mark(row.cpu) << " | " << mark(row.emulated) << " | "
+         << mark(row.cuda) << " |\n";
+  page << "\nKernels on several devices, by type: cases in which the emulated and the CUDA body must give the CPU's "
+          "bits.\n\n| kernel | type | cases |\n|---|---|---|\n";
+  std::vector<std::pair<std::string, int>> counts;
+  for (const DeviceCase& c : device_cases()) {
+    const std::string key = "| " + c.kernel + " | " + c.type + " | ";
+    const auto found =
+        std::find_if(counts.begin(), counts.end(), [&](const auto& count) { return count.first == key; });
+    if (found == counts.end())
+      counts.emplace_back(key, 1);
+    else
+      ++found->second;
+  }
+  std::sort(counts.begin(), counts.end());
+  for (const auto& [key, count] : counts) page << key << count << " |\n";
+  return page.str();
+}
+
+}  // namespace motley::kernels

@@ -1,0 +1,117 @@
+#include "kernels/device.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <fstream>
+#include <limits>
+#include <set>
+#include <sstream>
+#include <stdexcept>
+
+#include "kernels/device_memory.h"
+#include "kernels/emulator/emulator.h"
+#include "kernels/head.h"
+#include "kernels/norm.h"
+#include "kernels/quantize_device.h"
+#include "tests/kernels/device_cases.h"
+
+namespace motley::kernels {
+namespace {
+
+/// Three orders of blocks, warps and lanes. Sanitizers make a switch of fibers slow, up to microseconds, and the order
+/// changes nothing that they look at: one is enough there.
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+const std::vector<uint64_t> kOrders{1};
+#else
+const std::vector<uint64_t> kOrders{0, 1, 2};
+#endif
+
+constexpr Device kCpu{DeviceKind::cpu}, kEmulated{DeviceKind::emulated};
+
+}  // namespace
+
+TEST_CASE("a device has a name, and a wrong one says what is right") {
+  for (const char* name : {"cpu", "emulated", "cuda:0", "cuda:17"}) CHECK(device_name(parse_device(name)) == name);
+  CHECK(parse_device("cuda:3") == Device{DeviceKind::cuda, 3});
+  for (const char* name :
+       {"", "CPU", "cuda:", "cuda:-1", "cuda:01", "cuda:1x", "cuda: 1", "cuda:99999999999999", "cpu:0", "emulated:1"}) {
+    INFO(name);
+    CHECK_THROWS_WITH(parse_device(name), "device '" + std::string(name) + "' is none of cpu, cuda:N, emulated");
+  }
+  CHECK_THROWS_WITH(parse_device("cuda"), "device 'cuda' is none of cpu, cuda:N, emulated, as in cuda:0");
+}
+
+TEST_CASE("kernels of several devices: the CPU's body agrees with float64") {
+  std::set<std::string> names;
+  for (const DeviceCase& c : device_cases()) {
+    INFO(c.name());
+    CHECK(names.insert(c.name()).second);
+    CHECK(c.check(c.run(kCpu)) == "");
+  }
+}
+
+TEST_CASE("kernels of several devices: the emulated body gives the CPU's bits in every order") {
+  for (const DeviceCase& c : device_cases()) {
+    INFO(c.name());
+    const Outputs want = c.run(kCpu);
+    for (const uint64_t order : kOrders) {
+      INFO("order " << order);
+      emulator::set_order(order);
+      CHECK(difference(c.run(kEmulated), want) == "");
+    }
+  }
+  emulator::set_order(0);
+}
+
+TEST_CASE("the comparison of outputs sees a bit, and no more") {
+  const auto output = [](std::vector<float> values) {
+    Output out{"y", Output::Kind::f32, std::vector<unsigned char>(values.size() * 4)};
+    std::copy_n(reinterpret_cast<const unsigned char*>(values.data()), out.bytes.size(), out.bytes.begin());
+    return Outputs{out};
+  };
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  CHECK(difference(output({1, 2}), output({1, 2})) == "");
+  CHECK(difference(output({nan}), output({-nan})) == "");
+  CHECK(difference(output({0.0f}), output({-0.0f})) == "y[0]: got 0x0p+0, want -0x0p+0");
+  CHECK(difference(output({1, 2}), output({1, std::nextafter(2.0f, 3.0f)})) == "y[1]: got 0x1p+1, want 0x1.000002p+1");
+  CHECK(difference(output({1}), output({1, 2})) == "y: another size");
+  CHECK(difference({}, output({1})) == "another number of outputs");
+  CHECK(beyond("y", 3, nan, nan, 1.0) != "");
+  CHECK(beyond("y", 3, 1.0, 1.5, 0.4) == "y[3]: got 1, want 1.5 within 0.4");
+}
+
+TEST_CASE("what has no body on a device is refused") {
+  const QuantizeArgs weights{nullptr, nullptr, nullptr, nullptr, 0, 0, {Format::e4m3, Scaling::mx32}, 0.0f};
+  CHECK_THROWS_WITH(emulated::quantize(weights), "quantize: this format and scaling exist on the CPU alone");
+  const QuantizeActivationsArgs rows{nullptr, nullptr, nullptr, 0, 0, {Format::e4m3, Scaling::block128x128}};
+  CHECK_THROWS_WITH(emulated::quantize_activations(rows), "quantize: 128x128 blocks of activations would mix tokens");
+}
+
+TEST_CASE("a build without CUDA says so") {
+  if (cuda::built()) return;
+  CHECK(cuda::device_count() == 0);
+  const auto says = Catch::Contains("built without CUDA");
+  CHECK_THROWS_WITH(cuda::use_device(0), says);
+  CHECK_THROWS_WITH(cuda::allocate(1), says);
+  CHECK_THROWS_WITH(cuda::synchronize(), says);
+  CHECK_THROWS_WITH(cuda::rms_norm(RmsNormArgs<float>{}), says);
+  CHECK_THROWS_WITH(cuda::rms_norm_backward(RmsNormBackwardArgs<bf16>{}), says);
+  CHECK_THROWS_WITH(cuda::head(HeadArgs<double>{}), says);
+  CHECK_THROWS_WITH(cuda::head_backward(HeadBackwardArgs<fp16>{}), says);
+  CHECK_THROWS_WITH(cuda::quantize(QuantizeArgs{}), says);
+  CHECK_THROWS_WITH(cuda::quantize_activations(QuantizeActivationsArgs{}), says);
+}
+
+TEST_CASE("docs/ops.md is what the declarations and the table say") {
+  std::ifstream in(MOTLEY_SOURCE_DIR "/docs/ops.md");
+  std::ostringstream text;
+  text << in.rdbuf();
+  INFO("write it again with: make ops");
+  CHECK(text.str() == support_page(MOTLEY_SOURCE_DIR));
+}
+TEST_CASE("write docs/ops.md", "[.write-ops]") {
+  std::ofstream(MOTLEY_SOURCE_DIR "/docs/ops.md") << support_page(MOTLEY_SOURCE_DIR);
+}
+
+}  // namespace motley::kernels
