@@ -15,7 +15,7 @@
 namespace motley::kernels::cpu {
 namespace {
 
-constexpr int64_t kPackedFloats = int64_t{1} << 19;  // of B at a time: 2 MiB, the second cache
+constexpr int64_t kPackedFloats = int64_t{1} << 21;  // of B at a time; A is read again for each such slab
 constexpr int64_t kWorthAThread = int64_t{1} << 19;  // products that pay for waking a thread
 
 /// K = 0: every sum is empty.
@@ -33,6 +33,11 @@ void clear(const MatmulArgs& args, int64_t n) {
       }
     }
   }
+}
+
+/// The panels of an fp32 weight lie as the inner kernel reads them; null for any other second operand.
+const float* float_panels(const PackedMatrix* b) {
+  return b != nullptr && b->format == Format::fp32 ? reinterpret_cast<const float*>(b->codes.data()) : nullptr;
 }
 
 /// All rows against panels [begin, end); `panels` starts at `begin`. Split over rows, or over panels when rows are few.
@@ -64,6 +69,10 @@ void matmul(const MatmulArgs& args) {
   const int64_t step = std::max<int64_t>(3, kPackedFloats / size / 3 * 3);
   for (int64_t begin = 0; begin < panels; begin += step) {
     const int64_t end = std::min(panels, begin + step);
+    if (const float* in_place = float_panels(args.packed)) {
+      multiply_panels(args, n, in_place + begin * size, begin, end);
+      continue;
+    }
     float* packed = scratch<struct PackedPanels, float>((end - begin) * size);
     parallel_for(end - begin, 1 + (int64_t{1} << 16) / size, [&](int64_t first, int64_t last) {
       for (int64_t p = first; p < last; ++p) {

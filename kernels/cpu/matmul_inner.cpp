@@ -31,10 +31,11 @@ constexpr bool kWide = kVectorsPerPanel == 1;
 
 /// tile[Rows][kTileCols] = the chains of `depth` products, from zero or from what is in the tile.
 template <int Rows, int Panels, bool Columns>
-void multiply(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, int64_t panel_stride, int64_t depth,
-              float* HWY_RESTRICT tile, bool from_zero) {
+void multiply(const float* HWY_RESTRICT a, int64_t row_stride, const float* HWY_RESTRICT b, int64_t panel_stride,
+              int64_t depth, float* HWY_RESTRICT tile, bool from_zero) {
   constexpr int kVectors = Panels * kVectorsPerPanel;
-  constexpr int64_t kRowStep = Columns ? 1 : kRowStride, kDepthStep = Columns ? kBlockRows : 1;
+  constexpr int64_t kDepthStep = Columns ? kBlockRows : 1;
+  const int64_t row_step = Columns ? 1 : row_stride;
   const Tag tag;
   constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(Tag()));
   Vector sums[Rows][kVectors];
@@ -51,7 +52,7 @@ void multiply(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, int64_t 
       columns[v] = hn::LoadU(tag, b + (v / kVectorsPerPanel) * panel_stride + (v % kVectorsPerPanel) * kLanes);
 #pragma GCC unroll 8
     for (int r = 0; r < Rows; ++r) {
-      const Vector value = hn::Set(tag, a[r * kRowStep]);
+      const Vector value = hn::Set(tag, a[r * row_step]);
 #pragma GCC unroll 8
       for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::MulAdd(value, columns[v], sums[r][v]);
     }
@@ -66,28 +67,28 @@ void multiply(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, int64_t 
 }
 
 template <bool Columns>
-void multiply_tile(const float* a, int64_t rows, const float* b, int64_t panels, int64_t panel_stride, int64_t depth,
-                   float* tile, bool from_zero) {
+void multiply_tile(const float* a, int64_t row_stride, int64_t rows, const float* b, int64_t panels,
+                   int64_t panel_stride, int64_t depth, float* tile, bool from_zero) {
   if constexpr (kWide) {
     const bool few = rows <= 4;
     switch (panels * 2 + few) {
       case 7:
-        return multiply<4, 3, Columns>(a, b, panel_stride, depth, tile, from_zero);
+        return multiply<4, 3, Columns>(a, row_stride, b, panel_stride, depth, tile, from_zero);
       case 6:
-        return multiply<8, 3, Columns>(a, b, panel_stride, depth, tile, from_zero);
+        return multiply<8, 3, Columns>(a, row_stride, b, panel_stride, depth, tile, from_zero);
       case 5:
-        return multiply<4, 2, Columns>(a, b, panel_stride, depth, tile, from_zero);
+        return multiply<4, 2, Columns>(a, row_stride, b, panel_stride, depth, tile, from_zero);
       case 4:
-        return multiply<8, 2, Columns>(a, b, panel_stride, depth, tile, from_zero);
+        return multiply<8, 2, Columns>(a, row_stride, b, panel_stride, depth, tile, from_zero);
       case 3:
-        return multiply<4, 1, Columns>(a, b, panel_stride, depth, tile, from_zero);
+        return multiply<4, 1, Columns>(a, row_stride, b, panel_stride, depth, tile, from_zero);
       default:
-        return multiply<8, 1, Columns>(a, b, panel_stride, depth, tile, from_zero);
+        return multiply<8, 1, Columns>(a, row_stride, b, panel_stride, depth, tile, from_zero);
     }
   } else {
     for (int64_t p = 0; p < panels; ++p)
       for (int64_t r = 0; r < rows; r += 4)
-        multiply<4, 1, Columns>(a + r * (Columns ? 1 : kRowStride), b + p * panel_stride, 0, depth,
+        multiply<4, 1, Columns>(a + r * (Columns ? 1 : row_stride), row_stride, b + p * panel_stride, 0, depth,
                                 tile + r * kTileCols + p * kPanel, from_zero);
   }
 }
@@ -154,7 +155,11 @@ void start_tile(const MatmulArgs& args, const TilePlace& at, float* tile) {
   for (int64_t r = 0; r < at.rows; ++r) {
     const float* in =
         static_cast<const float*>(args.c.data) + (at.row + r) * args.c.row_stride + at.col * args.c.col_stride;
-    for (int64_t c = 0; c < at.cols; ++c) tile[r * kTileCols + c] = in[c * args.c.col_stride];
+    if (args.c.col_stride == 1) {
+      std::copy_n(in, at.cols, tile + r * kTileCols);
+    } else {
+      for (int64_t c = 0; c < at.cols; ++c) tile[r * kTileCols + c] = in[c * args.c.col_stride];
+    }
   }
 }
 
@@ -178,19 +183,19 @@ void add_partial(const MatmulArgs& args, const TilePlace& at, int64_t k, const f
 
 /// The products of columns [k0, k1) of one tile, cut where a k_tile ends.
 template <bool Columns>
-void advance_tile(const MatmulArgs& args, const TilePlace& at, const float* a, const float* b, int64_t panels,
-                  int64_t k0, int64_t k1, float* total, float* partial) {
+void advance_tile(const MatmulArgs& args, const TilePlace& at, const float* a, int64_t row_stride, const float* b,
+                  int64_t panels, int64_t k0, int64_t k1, float* total, float* partial) {
   const int64_t depth = args.a.cols, stride = depth * kPanel;
   if (args.k_tile == 0) {
     const bool from_zero = k0 == 0 && !args.accumulate;
     if (k0 == 0 && !from_zero) start_tile(args, at, total);
-    return multiply_tile<Columns>(a, at.rows, b + k0 * kPanel, panels, stride, k1 - k0, total, from_zero);
+    return multiply_tile<Columns>(a, row_stride, at.rows, b + k0 * kPanel, panels, stride, k1 - k0, total, from_zero);
   }
   if (k0 == 0) start_tile(args, at, total);
   for (int64_t k = k0; k < k1;) {
     const int64_t end = std::min({k1, depth, (k / args.k_tile + 1) * args.k_tile});
-    multiply_tile<Columns>(a + (k - k0) * (Columns ? kBlockRows : 1), at.rows, b + k * kPanel, panels, stride, end - k,
-                           partial, k % args.k_tile == 0);
+    multiply_tile<Columns>(a + (k - k0) * (Columns ? kBlockRows : 1), row_stride, at.rows, b + k * kPanel, panels,
+                           stride, end - k, partial, k % args.k_tile == 0);
     if (end % args.k_tile == 0 || end == depth) add_partial(args, at, k, partial, total);
     k = end;
   }
@@ -209,7 +214,9 @@ void multiply_chunk(const MatmulPiece& piece, int64_t row_begin, int64_t row_end
   float* partials = args.k_tile == 0 ? totals : scratch<struct TilePartials, float>(tiles * kTileSize);
   for (int64_t k0 = 0; k0 < depth; k0 += kBlockDepth) {
     const int64_t k1 = std::min(depth, k0 + kBlockDepth);
-    for (int64_t i = 0; i < blocks; ++i)
+    // Whole blocks of float rows are read where they are.
+    const int64_t in_place = reads_in_place(args.a) ? (row_end - row_begin) / kBlockRows : 0;
+    for (int64_t i = in_place; i < blocks; ++i)
       pack_block(args.a, row_begin + i * kBlockRows, k0, k1 - k0, packed + i * kBlockSize);
     for (int64_t p = 0, group = 0; p < panels; p += kGroup, ++group) {
       const int64_t count = std::min<int64_t>(kGroup, panels - p);
@@ -218,8 +225,11 @@ void multiply_chunk(const MatmulPiece& piece, int64_t row_begin, int64_t row_end
         const TilePlace at{row, std::min(kBlockRows, row_end - row), col,
                            std::min(std::min<int64_t>(kGroup, panels - p) * kPanel, piece.n - col)};
         const int64_t tile = one_pass ? 0 : (group * blocks + i) * kTileSize;
-        advance_tile<Columns>(args, at, packed + i * kBlockSize, piece.panels + p * depth * kPanel, count, k0, k1,
-                              totals + tile, partials + tile);
+        const bool here = i < in_place;
+        const float* a =
+            here ? static_cast<const float*>(args.a.data) + row * args.a.row_stride + k0 : packed + i * kBlockSize;
+        advance_tile<Columns>(args, at, a, here ? args.a.row_stride : kRowStride, piece.panels + p * depth * kPanel,
+                              count, k0, k1, totals + tile, partials + tile);
         if (k1 == depth) store_tile(args, at, totals + tile);
       }
     }
