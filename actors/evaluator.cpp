@@ -1,10 +1,22 @@
 #include "actors/evaluator.h"
 
 #include "actors/system.h"
+#include "kernels/parallel.h"
 
 namespace motley::actors {
 
+namespace {
+
 constexpr int64_t kSlots = 256;
+
+std::shared_ptr<const SamplerWeights> quantized(const Fleet& fleet, const Parameters& parameters,
+                                                const std::string& profile, uint64_t version) {
+  kernels::ComputeClient client(kernels::ComputeSide::sampler);
+  const kernels::ComputeLease lease(client);
+  return std::make_shared<SamplerWeights>(fleet.model, parameters, fleet.profile(profile), version);
+}
+
+}  // namespace
 
 algos::Metrics evaluate_version(const Fleet& fleet, const Parameters& parameters, uint64_t version) {
   const EvalOptions& options = fleet.experiment.eval;
@@ -18,9 +30,8 @@ algos::Metrics evaluate_version(const Fleet& fleet, const Parameters& parameters
   request.seed = fleet.experiment.seed;
   algos::Metrics metrics;
   for (const std::string& name : options.profiles) {
-    const auto weights = std::make_shared<SamplerWeights>(fleet.model, parameters, fleet.profile(name), version);
-    const EvaluationResult result =
-        evaluate(weights, *fleet.tasks, fleet.tokenizer, request, kSlots, [&] { return fleet.stopping.load(); });
+    const EvaluationResult result = evaluate(quantized(fleet, parameters, name, version), *fleet.tasks, fleet.tokenizer,
+                                             request, kSlots, [&] { return fleet.stopping.load(); });
     if (result.prompts == 0) return {};
     const std::string prefix = name == options.profiles.front() ? "eval/" : "eval/" + name + "/";
     for (const auto& [k, value] : result.pass_at) metrics[prefix + "pass_at_" + std::to_string(k)] = value;

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "kernels/parallel.h"
 #include "tensor/model_file.h"
 
 namespace motley::actors {
@@ -172,12 +173,16 @@ bool warm_start(const Experiment& experiment, const envs::TaskMix& tasks, const 
                         .warmup_steps = std::min(std::max<int64_t>(1, w.steps / 20), w.steps - 1),
                         .total_steps = w.steps};
   algos::Learner learner(config, parameters, settings);
+  kernels::ComputeClient compute(kernels::ComputeSide::trainer);
+  const auto train = [&](const std::vector<Demonstration>& batch) {
+    const kernels::ComputeLease lease(compute);
+    return learner.supervised_step(batch);
+  };
   for (int64_t step = 1; step <= w.steps; ++step) {
     if (stop()) return false;
     std::vector<Demonstration> batch;
     for (int64_t i = 0; i < w.batch; ++i) batch.push_back(source.next());
-    const algos::Metrics metrics = learner.supervised_step(batch);
-    progress(step, w.steps, metrics.at("loss"));
+    progress(step, w.steps, train(batch).at("loss"));
   }
   if (w.cache) store(folder, config, parameters);
   return false;

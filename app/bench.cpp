@@ -108,16 +108,53 @@ std::string run_text(const BenchRow& row) {
   return out;
 }
 
-const std::vector<std::pair<std::string, std::vector<BenchRow> (*)(const BenchArguments&)>>& benchmarks() {
-  static const std::vector<std::pair<std::string, std::vector<BenchRow> (*)(const BenchArguments&)>> table{
-      {"kernels", bench_kernels}, {"sampler", bench_sampler}, {"trainer", bench_trainer}, {"run", bench_run}};
+struct Benchmark {
+  std::string name;
+  std::vector<std::string> options;  // beside those that all take
+  void (*check)(const BenchArguments&);
+  std::vector<BenchRow> (*run)(const BenchArguments&);
+};
+
+const std::vector<Benchmark>& benchmarks() {
+  static const std::vector<Benchmark> table{
+      {"kernels", {"--only", "--profile", "--threads", "--batch", "--repetitions"}, check_kernels, bench_kernels},
+      {"sampler",
+       {"--shape", "--profile", "--threads", "--batch", "--context", "--repetitions"},
+       check_sampler,
+       bench_sampler},
+      {"trainer", {"--shape", "--profile", "--threads", "--repetitions"}, check_trainer, bench_trainer},
+      {"run", {"--set"}, check_run, bench_run}};
   return table;
 }
 
-void check(const BenchArguments& arguments) {
-  if (arguments.what == "run") return;
-  if (arguments.experiment.empty() && arguments.sets.empty()) return;
-  throw InputError({"motley bench " + arguments.what}, "an experiment and --set belong to motley bench run");
+const Benchmark& find_benchmark(const std::string& name) {
+  std::vector<std::string> names;
+  for (const Benchmark& benchmark : benchmarks()) {
+    if (benchmark.name == name) return benchmark;
+    names.push_back(benchmark.name);
+  }
+  throw InputError({"motley bench"}, "there is no benchmark '" + name + "'", "allowed: " + join(names, ", "),
+                   nearest_name(name, names));
+}
+
+/// An option that would do nothing is a mistake, which the figures would not show.
+void refuse_unused(const BenchArguments& arguments, const Benchmark& benchmark) {
+  const std::string where = "motley bench " + benchmark.name;
+  if (benchmark.name != "run" && !(arguments.experiment.empty() && arguments.sets.empty()))
+    throw InputError({where}, "an experiment and --set belong to motley bench run");
+  const std::pair<const char*, bool> given[] = {{"--only", !arguments.only.empty()},
+                                                {"--shape", !arguments.shapes.empty()},
+                                                {"--profile", !arguments.profiles.empty()},
+                                                {"--threads", !arguments.threads.empty()},
+                                                {"--batch", !arguments.batches.empty()},
+                                                {"--context", !arguments.contexts.empty()},
+                                                {"--repetitions", arguments.repetitions.has_value()}};
+  for (const auto& [option, is_given] : given) {
+    if (!is_given || std::find(benchmark.options.begin(), benchmark.options.end(), option) != benchmark.options.end())
+      continue;
+    throw InputError({where}, std::string("takes no ") + option,
+                     "allowed: " + join(benchmark.options, ", ") + ", --quick, --rows-only, --json");
+  }
 }
 
 }  // namespace
@@ -155,23 +192,17 @@ Json bench_json(const std::vector<BenchRow>& rows, const Ceilings& ceilings) {
 }
 
 int bench_command(const BenchArguments& given) {
-  std::vector<std::string> names;
-  for (const auto& [name, function] : benchmarks()) names.push_back(name);
-  const auto found = std::find(names.begin(), names.end(), given.what);
-  if (found == names.end()) {
-    throw InputError({"motley bench"}, "there is no benchmark '" + given.what + "'", "allowed: " + join(names, ", "),
-                     nearest_name(given.what, names));
-  }
-  check(given);
+  const Benchmark& benchmark = find_benchmark(given.what);
+  refuse_unused(given, benchmark);
+  benchmark.check(given);
   BenchArguments arguments = given;
   if (arguments.threads.empty()) arguments.threads = {1};
-  const bool model_alone = arguments.rows_only || arguments.what == "run";
+  const bool model_alone = arguments.rows_only || benchmark.name == "run";
   const Ceilings ceilings = model_alone ? Ceilings{} : measure_ceilings(arguments);
-  const auto& [name, function] = benchmarks()[static_cast<size_t>(found - names.begin())];
-  const std::vector<BenchRow> rows = function(arguments);
+  const std::vector<BenchRow> rows = benchmark.run(arguments);
   if (arguments.json) {
     Json json = bench_json(rows, ceilings);
-    json["benchmark"] = name;
+    json["benchmark"] = benchmark.name;
     std::printf("%s\n", json.dump().c_str());
   } else {
     std::fputs(bench_table(rows, ceilings).c_str(), stdout);

@@ -85,13 +85,19 @@ using CaseMaker = std::function<std::vector<BenchCase>(const BenchArguments&)>;
 const std::vector<std::pair<std::string, CaseMaker>>& kernel_groups();
 std::vector<BenchCase> product_cases(const BenchArguments& arguments);
 
+/// Throw InputError for what cannot be measured, before anything takes time.
+void check_kernels(const BenchArguments& arguments);
+void check_sampler(const BenchArguments& arguments);
+void check_trainer(const BenchArguments& arguments);
+void check_run(const BenchArguments& arguments);
 std::vector<BenchRow> bench_kernels(const BenchArguments& arguments);
 std::vector<BenchRow> bench_sampler(const BenchArguments& arguments);
 std::vector<BenchRow> bench_trainer(const BenchArguments& arguments);
 std::vector<BenchRow> bench_run(const BenchArguments& arguments);
 
 /// This binary as a process of its own: its stdout, and what the system says it
-/// used.
+/// used. A signal that would end this process (Ctrl-C) ends that one instead, and
+/// throws here, so that what it left can be removed.
 struct ChildRun {
   int code = -1;
   std::string out;

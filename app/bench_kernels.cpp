@@ -294,7 +294,7 @@ const std::vector<std::pair<std::string, CaseMaker>>& kernel_groups() {
   return groups;
 }
 
-std::vector<BenchRow> bench_kernels(const BenchArguments& arguments) {
+void check_kernels(const BenchArguments& arguments) {
   std::vector<std::string> names;
   for (const auto& [name, make] : kernel_groups()) names.push_back(name);
   for (const std::string& name : arguments.only) {
@@ -302,6 +302,10 @@ std::vector<BenchRow> bench_kernels(const BenchArguments& arguments) {
     throw InputError({"--only " + name}, "there is no such group of kernels", "allowed: " + join(names, ", "),
                      nearest_name(name, names));
   }
+  for (const std::string& name : arguments.profiles) find_bench_profile(name);
+}
+
+std::vector<BenchRow> bench_kernels(const BenchArguments& arguments) {
   std::vector<BenchRow> rows;
   for (const auto& [name, make] : kernel_groups()) {
     if (!arguments.only.empty() &&

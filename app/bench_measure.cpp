@@ -1,15 +1,9 @@
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <spawn.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <stdexcept>
 
 #include "app/bench.h"
 #include "kernels/parallel.h"
@@ -75,41 +69,6 @@ std::vector<BenchRow> run_cases(std::vector<BenchCase> cases, const Effort& effo
     rows.back().seconds = spread_of(seconds[i]);
   }
   return rows;
-}
-
-ChildRun run_self(const std::vector<std::string>& arguments) {
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error("no pipe to a process of its own");
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-  std::vector<std::string> words{"motley"};
-  words.insert(words.end(), arguments.begin(), arguments.end());
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  pid_t child = 0;
-  const double start = seconds_now();
-  const int failed = posix_spawn(&child, "/proc/self/exe", &actions, nullptr, argv.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  close(ends[1]);
-  ChildRun run;
-  char buffer[4096];
-  for (ssize_t count; !failed && (count = read(ends[0], buffer, sizeof buffer)) > 0;)
-    run.out.append(buffer, static_cast<size_t>(count));
-  close(ends[0]);
-  if (failed) throw std::runtime_error("motley could not be started again as a process of its own");
-  int status = 0;
-  rusage use{};
-  wait4(child, &status, 0, &use);
-  const auto seconds = [](const timeval& t) {
-    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
-  };
-  run.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  run.seconds = seconds_now() - start;
-  run.core_seconds = seconds(use.ru_utime) + seconds(use.ru_stime);
-  run.peak_bytes = 1024.0 * static_cast<double>(use.ru_maxrss);
-  return run;
 }
 
 }  // namespace motley::app

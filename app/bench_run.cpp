@@ -58,9 +58,13 @@ RunTimes add_up(const fs::path& metrics) {
 
 }  // namespace
 
-std::vector<BenchRow> bench_run(const BenchArguments& arguments) {
+void check_run(const BenchArguments& arguments) {
   if (arguments.experiment.empty()) throw InputError({"motley bench run"}, "no experiment", "give a TOML file");
   load_experiment({arguments.experiment, arguments.sets, ""});  // refused here, with one message
+}
+
+std::vector<BenchRow> bench_run(const BenchArguments& arguments) {
+  const Experiment experiment = load_experiment({arguments.experiment, arguments.sets, ""});
   const ScratchFolder scratch;
   std::vector<std::string> words{"run", arguments.experiment};
   for (const std::string& set : arguments.sets) words.insert(words.end(), {"--set", set});
@@ -69,6 +73,10 @@ std::vector<BenchRow> bench_run(const BenchArguments& arguments) {
   if (child.code != 0) throw std::runtime_error("the run failed");
   const nlohmann::json summary = nlohmann::json::parse(child.out);
   const RunTimes times = add_up(fs::path(summary.at("folder").get<std::string>()) / "metrics.jsonl");
+  const int64_t wanted = experiment.run.updates;
+  if (times.updates < wanted)
+    throw std::runtime_error("the run was stopped after update " + std::to_string(times.updates) + " of " +
+                             std::to_string(wanted));
   const nlohmann::json& compute = summary.at("compute");
   const double any = compute.at("any_seconds");
   const double thread_seconds = compute.at("threads").get<double>() * child.seconds;

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <memory>
 
 #include "app/bench.h"
 #include "app/input_error.h"
+#include "app/memory.h"
 #include "kernels/attention.h"
 #include "tensor/engine_context.h"
 
@@ -14,7 +16,7 @@ namespace {
 
 constexpr int64_t kPrompt = 32,
                   kDecoded = 64;                         // tokens of a request: the first are not timed
-constexpr double kMostCache = 4.0 * 1024 * 1024 * 1024;  // bytes of keys and values that a case may take
+constexpr double kMostCache = 4.0 * 1024 * 1024 * 1024;  // bytes of keys, values and logits that a case may take
 
 std::vector<int32_t> some_tokens(int64_t count, int64_t vocabulary, int64_t seed) {
   std::vector<int32_t> tokens;
@@ -122,6 +124,19 @@ double cache_bytes(const TransformerConfig& config, const kernels::NumericProfil
          static_cast<double>(context);
 }
 
+/// Whether a case fits the memory that one may take; says so where it does not.
+bool fits(const BenchRow& row, const TransformerConfig& config, const kernels::NumericProfile& profile, int64_t batch,
+          int64_t positions) {
+  const double logits = 4.0 * static_cast<double>(batch * config.vocabulary);
+  const double bytes = cache_bytes(config, profile, batch, positions) + logits;
+  if (bytes <= kMostCache) return true;
+  std::fputs(fmt::format("bench: sampler: {} is left out: its keys, values and logits would take {}, of {} at most\n",
+                         row.name, bytes_text(bytes), bytes_text(kMostCache))
+                 .c_str(),
+             stderr);
+  return false;
+}
+
 BenchRow sampler_row(const BenchShape& shape, const kernels::NumericProfile& profile, int64_t batch, int64_t threads) {
   BenchRow row;
   row.group = "sampler";
@@ -144,6 +159,7 @@ std::vector<BenchCase> model_cases(const BenchArguments& arguments, const BenchS
     for (const int64_t batch : batches) {
       BenchCase c;
       c.row = sampler_row(shape, profile, batch, threads);
+      if (!fits(c.row, shape.config, profile, batch, kPrompt + kDecoded + 1)) continue;
       const auto round = std::make_shared<uint64_t>(0);
       c.timed = [=] { return decode_requests(weights, batch, steps, round.get()); };
       cases.push_back(std::move(c));
@@ -160,13 +176,15 @@ std::vector<BenchRow> context_rows(const BenchArguments& arguments, const BenchS
   std::vector<BenchRow> rows;
   for (const int64_t context : arguments.contexts) {
     for (const int64_t batch : batches) {
-      if (cache_bytes(shape.config, profile, batch, context) > kMostCache) continue;
+      BenchRow row = sampler_row(shape, profile, batch, 1);
+      row.name += fmt::format(", context {}", context);
+      row.more["context"] = context;
+      if (!fits(row, shape.config, profile, batch, context)) continue;
       const auto cache = std::make_shared<FilledCache>(weights, batch, context);
       for (const int64_t threads : arguments.threads) {
         BenchCase c;
-        c.row = sampler_row(shape, profile, batch, threads);
-        c.row.name += fmt::format(", context {}", context);
-        c.row.more["context"] = context;
+        c.row = row;
+        c.row.threads = threads;
         c.call = [cache] { cache->step(); };
         rows.push_back(run_cases({std::move(c)}, effort_of(arguments)).at(0));
       }
@@ -177,17 +195,16 @@ std::vector<BenchRow> context_rows(const BenchArguments& arguments, const BenchS
 
 }  // namespace
 
+void check_sampler(const BenchArguments& arguments) {
+  for (const std::string& name : arguments.profiles) find_bench_profile(name);
+  for (const std::string& name : arguments.shapes) find_shape(name);
+}
+
 std::vector<BenchRow> bench_sampler(const BenchArguments& arguments) {
   std::vector<std::string> shapes = arguments.shapes, profiles = arguments.profiles;
   if (shapes.empty())
     shapes = arguments.quick ? std::vector<std::string>{"1M"} : std::vector<std::string>{"1M", "25M", "135M"};
   if (profiles.empty()) profiles = {"bf16", "fp8", "nvfp4"};
-  for (const std::string& name : profiles) find_bench_profile(name);  // refused before anything is made
-  for (const std::string& name : shapes) find_shape(name);
-  for (const int64_t context : arguments.contexts) {
-    if (context > bench_shapes().front().config.max_positions - 1)
-      throw InputError({"--context " + std::to_string(context)}, "the longest context is 65536");
-  }
   std::vector<BenchRow> rows;
   for (const std::string& name : shapes) {
     const BenchShape& shape = find_shape(name);
@@ -200,6 +217,7 @@ std::vector<BenchRow> bench_sampler(const BenchArguments& arguments) {
       for (BenchRow& row : found) rows.push_back(std::move(row));
     }
   }
+  if (rows.empty()) throw InputError({"motley bench sampler"}, "nothing is left to measure", "take smaller batches");
   return rows;
 }
 

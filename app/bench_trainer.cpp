@@ -90,19 +90,23 @@ BenchRow time_step_apart(const BenchArguments& arguments, const std::string& sha
 
 }  // namespace
 
+void check_trainer(const BenchArguments& arguments) {
+  const std::vector<std::string> trainable{"fp32", "bf16", "fp16"};
+  for (const std::string& name : arguments.profiles) {
+    if (std::find(trainable.begin(), trainable.end(), name) != trainable.end()) continue;
+    throw InputError({"--profile " + name}, "a trainer has no such profile", "allowed: " + join(trainable, ", "),
+                     nearest_name(name, trainable));
+  }
+  for (const std::string& name : arguments.shapes) find_shape(name);
+}
+
 std::vector<BenchRow> bench_trainer(const BenchArguments& arguments) {
   std::vector<std::string> shapes = arguments.shapes, profiles = arguments.profiles;
   if (shapes.empty())
     shapes = arguments.quick ? std::vector<std::string>{"1M"} : std::vector<std::string>{"1M", "25M", "135M"};
   if (profiles.empty()) profiles = {"fp32", "bf16"};
-  std::vector<std::string> trainable{"fp32", "bf16", "fp16"};
-  for (const std::string& name : profiles) {
-    if (std::find(trainable.begin(), trainable.end(), name) != trainable.end()) continue;
-    throw InputError({"--profile " + name}, "a trainer has no such profile", "allowed: " + join(trainable, ", "),
-                     nearest_name(name, trainable));
-  }
-  for (const std::string& name : shapes) find_shape(name);
-  if (shapes.size() * profiles.size() * arguments.threads.size() == 1)
+  // In this process only where nothing else (the ceilings' arrays) has made a peak.
+  if (arguments.rows_only && shapes.size() * profiles.size() * arguments.threads.size() == 1)
     return {time_step(arguments, find_shape(shapes.front()), profiles.front())};
   std::vector<BenchRow> rows;
   for (const int64_t threads : arguments.threads) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "kernels/parallel.h"
@@ -9,15 +10,20 @@
 namespace motley::app {
 
 std::string closing_table(const actors::RunSummary& summary) {
-  std::string out = fmt::format("{:<11} {:<15} {:>6} {:>8} {:>8} {:>9} {:>8} {:>8}\n", "group", "profile", "share",
-                                "KL", "outside", "staleness", "tokens/s", "cost");
+  size_t group_width = 11, profile_width = 15;  // 80 columns in all, unless a longer name needs more
+  for (const auto& group : summary.groups) {
+    group_width = std::max(group_width, group.name.size());
+    profile_width = std::max(profile_width, group.profile.size());
+  }
+  std::string out = fmt::format("{:<{}} {:<{}} {:>6} {:>8} {:>8} {:>9} {:>8} {:>8}\n", "group", group_width, "profile",
+                                profile_width, "share", "KL", "outside", "staleness", "tokens/s", "cost");
   bool emulated = false;
   for (const auto& group : summary.groups) {
     const char* mark = group.emulated ? "*" : " ";
     emulated = emulated || group.emulated;
-    out += fmt::format("{:<11} {:<15} {:>5.1f}% {:>8.5f} {:>7.3f}% {:>9.2f} {:>7.0f}{} {:>7.4f}{}\n", group.name,
-                       group.profile, 100 * group.share, group.kl, 100 * group.outside, group.staleness,
-                       group.tokens_per_second, mark, group.cost, mark);
+    out += fmt::format("{:<{}} {:<{}} {:>5.1f}% {:>8.5f} {:>7.3f}% {:>9.2f} {:>7.0f}{} {:>7.4f}{}\n", group.name,
+                       group_width, group.profile, profile_width, 100 * group.share, group.kl, 100 * group.outside,
+                       group.staleness, group.tokens_per_second, mark, group.cost, mark);
   }
   out +=
       "KL: mean of log q - log p over sampled tokens.\n"

@@ -113,11 +113,12 @@ void add_bench(CLI::App& app, CommandLine& line) {
   repeated(command->add_option("--set", a.sets, "key=value, over the file's (run)"));
   list("--only", a.only, "groups of kernels, separated by commas: products, attention, ... (kernels)");
   list("--shape", a.shapes, "1M, 25M, 135M (sampler, trainer)");
-  list("--profile", a.profiles, "numeric profiles (motley list profiles)");
-  list("--threads", a.threads, "numbers of compute threads; default: 1")->check(CLI::Range(1, 1024));
-  list("--batch", a.batches, "rows of a product, sequences of a sampler")->check(CLI::Range(1, 65536));
+  list("--profile", a.profiles, "numeric profiles (motley list profiles) (all but run)");
+  list("--threads", a.threads, "numbers of compute threads; default: 1 (all but run)")->check(CLI::Range(1, 1024));
+  list("--batch", a.batches, "rows of a product, sequences of a sampler (kernels, sampler)")
+      ->check(CLI::Range(1, 65536));
   list("--context", a.contexts, "positions that the cache holds already (sampler)")->check(CLI::Range(1, 65536));
-  command->add_option("--repetitions", a.repetitions, "of each case")->check(CLI::Range(1, 1000));
+  command->add_option("--repetitions", a.repetitions, "of each case (all but run)")->check(CLI::Range(1, 1000));
   command->add_flag("--quick", a.quick, "small sizes and few repetitions: a look, no measurement");
   command->add_flag("--rows-only", a.rows_only, "no ceilings");
   command->add_flag("--json", a.json, "one JSON object");

@@ -104,7 +104,7 @@ std::vector<Line> read_lines(const Policy& policy, const std::string& file) {
 int score_command(const ScoreArguments& arguments) {
   const Policy policy = open_policy(arguments.model, arguments.profile);
   const std::vector<Line> lines = read_lines(policy, arguments.input);
-  Engine engine(policy.weights, {});
+  Engine engine(policy.weights, {.max_sequences = 1});
   for (const Line& line : lines) {
     const std::vector<float> scores = engine.score({line.tokens}, 1.0).at(0);
     json log_probs = json::array({nullptr});

@@ -108,8 +108,7 @@ PackedMatrix pack(const QuantizedMatrix& b) {
   const Scaling scaling = blocks_inside ? b.how.scaling : Scaling::none;
   const int64_t length = cpu::block_length(scaling);
   const int64_t blocks = length == 0 ? 0 : (b.cols + length - 1) / length;
-  const int64_t width = format == Format::fp32 ? 4 : format == Format::bf16 || format == Format::fp16 ? 2 : 1;
-  const int64_t row_bytes = format == Format::e2m1 ? (b.cols + 1) / 2 : b.cols * width;
+  const int64_t row_bytes = code_bytes(format, b.cols);
   check_sizes(b, row_bytes, blocks);
   PackedMatrix packed = empty_matrix(b.rows, b.cols, format, scaling);
   packed.rare = has_rare_codes(b);
@@ -117,9 +116,9 @@ PackedMatrix pack(const QuantizedMatrix& b) {
   for_panels(packed, [&](int64_t p, int64_t rows) {
     const uint8_t* in = b.codes.data() + p * kPanelRows * row_bytes;
     uint8_t* out = packed.codes.data() + p * size;
-    if (format == Format::e2m1 || width == 4)
+    if (format == Format::e2m1 || format == Format::fp32)
       interleave_bytes<uint32_t>(in, row_bytes, rows, row_bytes, out);
-    else if (width == 2)
+    else if (format == Format::bf16 || format == Format::fp16)
       interleave_bytes<uint16_t>(in, row_bytes, rows, row_bytes, out);
     else
       interleave(in, row_bytes, 1, rows, row_bytes, out);

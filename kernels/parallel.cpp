@@ -98,7 +98,7 @@ class Pool {
     const int idle = std::max(0, threads_ - busy());
     use_.busy += elapsed * static_cast<uint64_t>(busy());
     if (busy() > 0) use_.any += elapsed;
-    use_.starved += elapsed * static_cast<uint64_t>(std::min(idle, with_work_ - leases_));
+    use_.starved += elapsed * static_cast<uint64_t>(std::min(idle, std::max(0, with_work_ - leases_)));
   }
   void take(ComputeSide side) {
     account();

@@ -19,18 +19,6 @@ constexpr int64_t grain_of(int64_t values) { return 1 + kPieceValues / (values +
 constexpr int64_t blocks_of(int64_t count, int64_t block) { return (count + block - 1) / block; }
 
 template <Format F>
-constexpr int64_t row_bytes(int64_t cols) {
-  if constexpr (F == Format::e2m1)
-    return (cols + 1) / 2;
-  else
-    return cols * (F == Format::fp32 ? 4 : F == Format::bf16 || F == Format::fp16 ? 2 : 1);
-}
-int64_t row_bytes(Format format, int64_t cols) {
-  if (format == Format::e2m1) return row_bytes<Format::e2m1>(cols);
-  return cols * (format == Format::fp32 ? 4 : format == Format::bf16 || format == Format::fp16 ? 2 : 1);
-}
-
-template <Format F>
 using CodeType = std::conditional_t<F == Format::fp32, uint32_t,
                                     std::conditional_t<F == Format::bf16 || F == Format::fp16, uint16_t, uint8_t>>;
 
@@ -82,7 +70,7 @@ void strip_scales(float* scales, const float* x, int64_t rows, int64_t cols, For
 
 /// Rows [first, first + rows) of m; with 128x128 blocks a strip of up to 128 that starts at a multiple of 128.
 void quantize_rows(QuantizedMatrix& m, const float* values, int64_t first, int64_t rows) {
-  const int64_t cols = m.cols, blocks = blocks_of(cols, kFp8Block), bytes = row_bytes(m.how.format, cols);
+  const int64_t cols = m.cols, blocks = blocks_of(cols, kFp8Block), bytes = code_bytes(m.how.format, cols);
   const Scaling scaling = m.how.scaling;
   const int64_t block_codes = scaling == Scaling::mx32   ? blocks_of(cols, kMxBlock)
                               : scaling == Scaling::nv16 ? blocks_of(cols, kNvBlock)
@@ -148,6 +136,11 @@ float scale_at(const QuantizedMatrix& m, int64_t row, int64_t col) {
 
 }  // namespace
 
+int64_t code_bytes(Format format, int64_t cols) {
+  if (format == Format::e2m1) return (cols + 1) / 2;
+  return cols * (format == Format::fp32 ? 4 : format == Format::bf16 || format == Format::fp16 ? 2 : 1);
+}
+
 void check_quantization(const Quantization& how) {
   if (how.format == Format::fp64 || how.format == Format::ue8m0) {
     throw std::invalid_argument("quantize: no elements of format " + std::string(format_name(how.format)));
@@ -183,7 +176,7 @@ QuantizedMatrix quantize(std::span<const float> values, int64_t rows, int64_t co
   m.cols = cols;
   check_size(values.size(), m);
   check_quantization(how);
-  m.codes.resize(static_cast<size_t>(rows * row_bytes(how.format, cols)));
+  m.codes.resize(static_cast<size_t>(rows * code_bytes(how.format, cols)));
   m.scales.resize(scale_count(how.scaling, rows, cols));
   if (how.scaling == Scaling::mx32) m.block_codes.resize(static_cast<size_t>(rows * blocks_of(cols, kMxBlock)));
   if (how.scaling == Scaling::nv16) m.block_codes.resize(static_cast<size_t>(rows * blocks_of(cols, kNvBlock)));
@@ -206,7 +199,7 @@ void decode_codes(const QuantizedMatrix& m, std::span<float> out) {
     parallel_for(m.rows, grain_of(m.cols), [&](int64_t begin, int64_t end) {
       for (int64_t r = begin; r < end; ++r) {
         float* y = out.data() + r * m.cols;
-        decode_row<F>(y, m.codes.data() + r * row_bytes<F>(m.cols), m.cols);
+        decode_row<F>(y, m.codes.data() + r * code_bytes(F, m.cols), m.cols);
         if (m.block_codes.empty()) continue;
         const uint8_t* scales = m.block_codes.data() + r * blocks_of(m.cols, block);
         for (int64_t c = 0; c < m.cols; c += block) {

@@ -21,6 +21,9 @@ struct QuantizedMatrix {
                               // block1x128: [rows, ceil(cols/128)]; none, mx32: empty
 };
 
+/// Bytes of a row of codes; no ue8m0.
+int64_t code_bytes(Format format, int64_t cols);
+
 /// `shared_amax` > 0: the largest magnitude of all matrices that share one tensor scale (fused q/k/v, gate/up).
 /// An all-zero block gives zeros. NaN stays NaN: its element alone where the element format has NaN and scales are
 /// fp32, its whole block with mx32 and nv16 (in a plain e2m1 cast it gives 6). Rules: docs/formats.md. Throws

@@ -37,7 +37,7 @@ class QuantizedLinear {
   int64_t bytes() const {
     return packed_.bytes() + static_cast<int64_t>((row_scales_.size() + block_scales_.size()) * sizeof(float));
   }
-  /// xxHash-free 64-bit fingerprint of codes and scales (kernels::mix over words), for agreement checks.
+  /// Of the codes and scales, for agreement checks.
   uint64_t fingerprint() const { return fingerprint_; }
 
  private:

@@ -78,8 +78,8 @@ Tensor Tensor::chain_buffer(Chain chain) const {
   Tensor& buffer = rows ? owner.rows_grad : owner.grad;
   if (!buffer.defined()) {
     buffer = zeros(owner.shape, owner.grad_dtype);
-  } else if (!owner.leaf && buffer.impl_->data.use_count() > 1) {
-    buffer = buffer.clone();  // it is also another tensor's gradient
+  } else if (!owner.leaf && !owner.grad_is_ours()) {
+    buffer = buffer.clone();
   }
   return buffer;
 }
@@ -105,7 +105,7 @@ void Tensor::add_grad(Tensor contribution) const {
   if (std::exchange(owner.grad_is_old, false)) clear(owner.grad);
   if (!owner.grad.defined()) {
     owner.grad = std::move(contribution);
-  } else if (owner.leaf || owner.grad.impl_->data.use_count() == 1) {
+  } else if (owner.leaf || owner.grad_is_ours()) {
     add_in_place(owner.grad, contribution);
   } else {
     owner.grad = owner.grad.clone();
@@ -116,7 +116,7 @@ void Tensor::add_grad(Tensor contribution) const {
 Tensor Tensor::growing_grad() const {
   MOTLEY_CHECK(defined(), "growing_grad", "the tensor is undefined");
   const Impl& owner = impl_->owner();
-  const bool in_place = !owner.leaf && owner.grad.defined() && owner.grad.impl_->data.use_count() == 1;
+  const bool in_place = !owner.leaf && owner.grad.defined() && owner.grad_is_ours();
   return in_place ? owner.grad : Tensor();
 }
 

@@ -105,9 +105,13 @@ void Schedule::attach(Sequence& sequence) {
   sequence.cache.cached = static_cast<int64_t>(pages.size()) * cache.page_size();
   if (match.partial_page >= 0) {
     std::vector<int32_t> source{match.partial_page};
-    pages.push_back(index_.take());
-    cache.copy(match.partial_page, pages.back(), match.partial_positions);
-    sequence.cache.cached += match.partial_positions;
+    // While it is held there may be no other page to copy it to: then its positions are computed.
+    if (index_.can_take()) {
+      pages.push_back(source[0]);  // ours to give back if taking throws
+      pages.back() = index_.take();
+      cache.copy(source[0], pages.back(), match.partial_positions);
+      sequence.cache.cached += match.partial_positions;
+    }
     index_.release(source);
   }
   counts_.shared_rows += sequence.cache.cached;

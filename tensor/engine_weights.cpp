@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstring>
 #include <set>
 
 #include "tensor/engine.h"
@@ -24,18 +23,6 @@ std::vector<Projection> fused_with(Projection projection) {
     default:
       return {projection};
   }
-}
-
-uint64_t fingerprint_of(const Tensor& tensor) {
-  const auto* bytes = static_cast<const unsigned char*>(tensor.raw());
-  const size_t size = static_cast<size_t>(tensor.numel()) * kernels::dtype_size(tensor.dtype());
-  uint64_t hash = size;
-  for (size_t i = 0; i < size; i += sizeof(uint64_t)) {
-    uint64_t word = 0;
-    std::memcpy(&word, bytes + i, std::min(sizeof word, size - i));
-    hash = kernels::mix(hash, word);
-  }
-  return hash;
 }
 
 }  // namespace
@@ -71,7 +58,7 @@ SamplerWeights::SamplerWeights(const TransformerConfig& config, const Parameters
     if (quantized.contains(name)) continue;
     // A copy even when the master already has the type: the learner goes on changing its masters in place.
     parameters_[name] = cast(masters.at(name), profile_.output).clone();
-    fingerprints_[name] = fingerprint_of(parameters_[name]);
+    fingerprints_[name] = fingerprint(parameters_[name]);
   }
   const Tensor& head = head_weight();
   packed_head_ =

@@ -47,6 +47,7 @@ class PrefixIndex {
   void release(std::vector<int32_t>& pages);
   /// A page, in exchange for an unused one if the cache is exhausted.
   int32_t take();
+  bool can_take() const { return !cache_.exhausted() || !unused_.empty(); }
   void clear();
 
   bool knows(int32_t page) const { return node_of(page) != nullptr; }

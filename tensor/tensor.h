@@ -22,9 +22,6 @@ namespace motley {
 using kernels::DType;
 using Shape = std::vector<int64_t>;
 
-/// Where a tensor lives. Kernels for the other devices come behind the same declarations.
-enum class Device : uint8_t { cpu };
-
 /// A broken contract between parts of motley (not the user's input): thrown by MOTLEY_CHECK with the op's name.
 class ContractError : public std::logic_error {
  public:
@@ -50,7 +47,6 @@ class Tensor {
   int64_t dim(int index) const;  // negative counts from the end
   int64_t numel() const;
   DType dtype() const;
-  Device device() const { return Device::cpu; }
   void* raw() const;
   /// Typed data; the type must be dtype's storage type.
   template <class T>
@@ -115,8 +111,8 @@ class Tensor {
   friend Tensor rope_in_place(Tensor, std::span<const int32_t>, int64_t, const struct RopeTable&);
 };
 
-/// Marks `y` as a result of `inputs`. `closure(dy)` adds into `input.grad_buffer()` of every input that requires a
-/// gradient. Does nothing when gradients are off or no input requires one.
+/// Marks `y` as a result of `inputs`. `closure(dy)` gives every input that requires a gradient its part (add_grad,
+/// chain_buffer). Does nothing when gradients are off or no input requires one.
 Tensor record(std::string_view op, Tensor y, std::vector<Tensor> inputs, std::function<void(const Tensor& dy)> closure);
 /// Elements [offset, offset + numel(shape)) of x under a shape of their own: the same data; differentiable.
 Tensor slice(const Tensor& x, int64_t offset, Shape shape);

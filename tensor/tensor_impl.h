@@ -34,6 +34,8 @@ struct Tensor::Impl {
 
   Impl& owner() { return grad_owner ? *grad_owner : *this; }
   bool wants_grad() const { return leaf || grad_owner || node; }
+  /// Whether the gradient, which is defined, is no other tensor's too: ops may hand one on to several inputs.
+  bool grad_is_ours() const { return grad.impl_.use_count() == 1 && grad.impl_->data.use_count() == 1; }
 };
 
 }  // namespace motley

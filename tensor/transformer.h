@@ -117,8 +117,8 @@ class TrainerContext final : public ForwardContext {
   bool checkpointing_ = false;
   std::map<std::string, Tensor> cast_;
 };
-/// Hidden states of packed sequences, and the head's weight [vocabulary, width] (tied or not) in the same type.
 Tensor trainer_hidden(const TransformerConfig& config, TrainerContext& context, const PackedSequences& sequences);
+/// The parameter that is the head's weight [vocabulary, width], tied or not.
 std::string head_weight_name(const TransformerConfig& config);
 
 }  // namespace motley

@@ -20,7 +20,7 @@ void slopes_of(const BackwardTile<C>& tile, int64_t row, int64_t count, int64_t 
   for (int64_t i = 0; i < size; i += kWidth<C>) {
     C* weight_at = tile.weights + row * kKeyTile + i;
     C* slope_at = tile.slopes + row * kKeyTile + i;
-    Vector<C> weight = exponential_of(hn::Sub(hn::Mul(hn::LoadU(tag, weight_at), scale), lse));
+    Vector<C> weight = exponential_below(hn::Sub(hn::Mul(hn::LoadU(tag, weight_at), scale), lse));
     Vector<C> slope = hn::Mul(hn::Mul(weight, hn::Sub(hn::LoadU(tag, slope_at), mean)), scale);
     if (count < i + kWidth<C>) {
       const auto own = hn::FirstN(tag, static_cast<size_t>(std::max<int64_t>(0, count - i)));

@@ -1,5 +1,5 @@
-// Products and exponentials for attention_tile.cpp and attention_backward_tile.cpp, compiled once per instruction set
-// (hence no #pragma once).
+// Products, and exponentials of double, for attention_tile.cpp and attention_backward_tile.cpp, compiled once per
+// instruction set (hence no #pragma once).
 #if defined(MOTLEY_ATTENTION_MICRO_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef MOTLEY_ATTENTION_MICRO_INL_H
 #undef MOTLEY_ATTENTION_MICRO_INL_H
@@ -11,8 +11,10 @@
 
 #include <algorithm>
 #include <limits>
+#include <type_traits>
 
 #include "kernels/cpu/attention_tile.h"
+#include "kernels/cpu/vector_math-inl.h"
 #include "kernels/math.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -113,29 +115,8 @@ void multiply_rows(int64_t rows, const C* a, const C* weights, const Panels<C>& 
   }
 }
 
-/// kernels/math.h's exponential, bit for bit, of x <= 89.
-inline Vector<float> exponential_of(Vector<float> x) {
-  const Tag<float> tag;
-  const hn::RebindToSigned<Tag<float>> whole;
-  const auto vanishes = hn::Lt(x, hn::Set(tag, -104.0f));
-  const auto clamped = hn::IfThenElse(vanishes, hn::Set(tag, -104.0f), x);
-  const auto shifted = hn::MulAdd(clamped, hn::Set(tag, 0x1.715476p+0f), hn::Set(tag, 0x1.8p23f));
-  const auto n = hn::Sub(shifted, hn::Set(tag, 0x1.8p23f));
-  const auto r = hn::MulAdd(n, hn::Set(tag, -0x1.7f7d1cp-20f), hn::MulAdd(n, hn::Set(tag, -0x1.62e4p-1f), clamped));
-  auto p = hn::MulAdd(hn::Set(tag, 1.9875691500e-4f), r, hn::Set(tag, 1.3981999507e-3f));
-  p = hn::MulAdd(p, r, hn::Set(tag, 8.3334519073e-3f));
-  p = hn::MulAdd(p, r, hn::Set(tag, 4.1665795894e-2f));
-  p = hn::MulAdd(p, r, hn::Set(tag, 1.6666665459e-1f));
-  p = hn::MulAdd(p, r, hn::Set(tag, 5.0000001201e-1f));
-  p = hn::IfThenZeroElse(vanishes, hn::Add(hn::MulAdd(hn::Mul(p, r), r, r), hn::Set(tag, 1.0f)));
-  const auto exponent = hn::Sub(hn::BitCast(whole, shifted), hn::Set(whole, 0x4b400000));
-  const auto half = hn::ShiftRight<1>(exponent);
-  const auto bias = hn::Set(whole, 127);
-  const auto first = hn::BitCast(tag, hn::ShiftLeft<23>(hn::Add(half, bias)));
-  const auto second = hn::BitCast(tag, hn::ShiftLeft<23>(hn::Add(hn::Sub(exponent, half), bias)));
-  return hn::Mul(hn::Mul(p, first), second);
-}
-inline Vector<double> exponential_of(Vector<double> x) {
+static_assert(std::is_same_v<Vector<float>, RowVector>, "exponential_below takes vectors of either name");
+inline Vector<double> exponential_below(Vector<double> x) {
   const Tag<double> tag;
   double lanes[kWidth<double>];
   hn::StoreU(x, tag, lanes);

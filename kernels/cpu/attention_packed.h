@@ -8,9 +8,9 @@
 namespace motley::kernels::cpu {
 
 /// Query rows of one block: enough that loading a tile of keys costs little beside its products.
-constexpr int64_t kBlockRows = 128;
+constexpr int64_t kQueryRows = 128;
 /// Positions of one block, whose rows are the heads of a group at each position.
-constexpr int64_t block_positions(int64_t group) { return group >= kBlockRows ? 1 : kBlockRows / group; }
+constexpr int64_t block_positions(int64_t group) { return group >= kQueryRows ? 1 : kQueryRows / group; }
 
 /// Rows of one packed sequence.
 template <class T>

@@ -86,7 +86,7 @@ void weigh(const AttendTile<C>& tile, int64_t row, int64_t count, int64_t size, 
   for (int64_t i = 0; i < size; i += kKeyPanel) {
     for (int v = 0; v < kPer; ++v) {
       C* at = scores + i + v * kWidth<C>;
-      Vector<C> weight = exponential_of(hn::Sub(hn::LoadU(tag, at), hn::Set(tag, shift)));
+      Vector<C> weight = exponential_below(hn::Sub(hn::LoadU(tag, at), hn::Set(tag, shift)));
       lanes[v] = hn::Add(lanes[v], weight);
       if (count < i + (v + 1) * kWidth<C>) weight = hn::IfThenElse(own(i + v * kWidth<C>), weight, hn::Set(tag, C{-1}));
       hn::StoreU(weight, tag, at);

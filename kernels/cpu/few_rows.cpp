@@ -44,7 +44,7 @@ namespace motley::kernels::cpu::HWY_NAMESPACE {
 constexpr bool kManyRegisters = kPanelVectors == 1;
 
 /// A tile of C: some rows of a block by the columns of one to kGroupPanels panels.
-struct TilePlace {
+struct PanelPlace {
   int64_t row, rows;  // rows of C
   int64_t panel, panels;
 };
@@ -135,7 +135,7 @@ struct Multiply {
 
 /// What the sums start from: C, or zero.
 template <int kCols>
-void start_tile(const MatmulArgs& args, const TilePlace& at, int64_t cols, float* tile) {
+void start_tile(const MatmulArgs& args, const PanelPlace& at, int64_t cols, float* tile) {
   std::fill_n(tile, at.rows * kCols, 0.0f);
   if (!args.accumulate) return;
   const int64_t col = at.panel * kPanelRows;
@@ -148,7 +148,7 @@ void start_tile(const MatmulArgs& args, const TilePlace& at, int64_t cols, float
 
 /// total += partial, or total = fma(partial, a_scale * b_scale, total).
 template <int kCols>
-void add_partial(const MatmulArgs& args, const TilePlace& at, int64_t cols, int64_t k, const float* partial,
+void add_partial(const MatmulArgs& args, const PanelPlace& at, int64_t cols, int64_t k, const float* partial,
                  float* total) {
   if (args.a_scales == nullptr) {
     for (int64_t i = 0; i < at.rows * kCols; ++i) total[i] += partial[i];
@@ -166,7 +166,7 @@ void add_partial(const MatmulArgs& args, const TilePlace& at, int64_t cols, int6
 }
 
 template <class Codec, int Rows, int Panels>
-void multiply_tile(const MatmulArgs& args, const TilePlace& at, const float* a, int64_t a_step) {
+void multiply_tile(const MatmulArgs& args, const PanelPlace& at, const float* a, int64_t a_step) {
   constexpr int kCols = Panels * static_cast<int>(kPanelRows);
   const PackedMatrix& b = *args.packed;
   const int64_t depth = b.cols, cols = std::min(at.panels * kPanelRows, b.rows - at.panel * kPanelRows);
@@ -192,7 +192,7 @@ void multiply_tile(const MatmulArgs& args, const TilePlace& at, const float* a, 
 
 /// A block of interleaved rows, Rows of them at a time, against up to kGroupPanels panels, Panels at a time.
 template <class Codec, int Rows, int Panels>
-void multiply_group(const MatmulArgs& args, const TilePlace& group, const float* a, int64_t width) {
+void multiply_group(const MatmulArgs& args, const PanelPlace& group, const float* a, int64_t width) {
   for (int64_t p = 0; p < group.panels; p += Panels)
     for (int64_t r = 0; r < group.rows; r += Rows)
       multiply_tile<Codec, Rows, Panels>(args,
@@ -208,7 +208,7 @@ void multiply_panels(const FewRows& job, int64_t begin, int64_t end) {
   const int64_t m = args.a.rows, depth = args.a.cols;
   for (int64_t panel = begin; panel < end; panel += kGroupPanels) {
     for (int64_t row = 0; row < m; row += kRowBlock) {
-      const TilePlace group{row, std::min(kRowBlock, m - row), panel, std::min(kGroupPanels, end - panel)};
+      const PanelPlace group{row, std::min(kRowBlock, m - row), panel, std::min(kGroupPanels, end - panel)};
       const int64_t width = interleaved_width(group.rows);
       const float* a = job.a + row * depth;
       // Sums and decoded weights fill 32 or 16 registers.

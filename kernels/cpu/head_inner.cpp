@@ -49,13 +49,6 @@ float p_log_p(const float* values, int64_t count, float lse) {
   return sum.total();
 }
 
-HWY_INLINE void store_values(RowVector vector, float* values, int64_t i, int64_t count) {
-  if (i + kRowWidth <= count) return hn::StoreU(vector, RowTag(), values + i);
-  float lanes[kRowWidth];
-  hn::StoreU(vector, RowTag(), lanes);
-  for (int64_t l = 0; i + l < count; ++l) values[i + l] = lanes[l];
-}
-
 void cotangents(float* values, int64_t count, float lse, float entropy, float a, float c) {
   const RowTag tag;
   const RowVector by = hn::Set(tag, lse), all = hn::Set(tag, a);

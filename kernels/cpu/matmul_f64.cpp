@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/cpu/matmul_finish.h"
 #include "kernels/cpu/scratch.h"
 #include "kernels/parallel.h"
 
@@ -33,6 +34,7 @@ void multiply_row(const MatmulArgs& args, const double* a, const double* panel, 
 void matmul_f64(const MatmulArgs& args) {
   if (args.a.dtype != DType::f64 || args.b.dtype != DType::f64 || args.packed != nullptr || args.a_scales != nullptr)
     throw std::logic_error("matmul: a float64 product takes plain float64 operands");
+  if (args.alpha != 1.0f || !finish_is_plain(args)) throw std::logic_error("matmul: a float64 product has no finish");
   const int64_t m = args.c.rows, n = args.b.rows, depth = args.a.cols;
   parallel_for((n + kLanes - 1) / kLanes, 1 + (1 << 16) / (m * depth), [&](int64_t begin, int64_t end) {
     double* panel = scratch<struct DoublePanel, double>(depth * kLanes);

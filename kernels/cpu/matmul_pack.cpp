@@ -1,6 +1,7 @@
 #include "kernels/cpu/matmul_pack.h"
 
 #include <algorithm>
+#include <stdexcept>
 
 #include "kernels/cpu/elements.h"
 #include "kernels/cpu/matmul_inner.h"

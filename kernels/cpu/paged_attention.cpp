@@ -159,7 +159,7 @@ void attend_split(const PagedAttentionArgs<T>& args, const PagedItem& item) {
   total.store_rows();
 }
 
-/// Rows of a step cut into items: neighbours of one sequence, at most kBlockRows query rows.
+/// Rows of a step cut into items: neighbours of one sequence, at most kQueryRows query rows.
 template <class T>
 int64_t cut_items(const PagedAttentionArgs<T>& args, int64_t* starts) {
   const int64_t step = block_positions(args.heads / args.kv_heads);

@@ -22,14 +22,13 @@ using RowVector = hn::Vec<RowTag>;
 constexpr int64_t kRowWidth = static_cast<int64_t>(hn::MaxLanes(RowTag()));
 constexpr int64_t kRowParts = kLanes / kRowWidth;
 
-/// The bits of exponential(float): the same operations on every lane.
-HWY_INLINE RowVector exponential_of(RowVector x) {
+/// The bits of exponential(float) for x <= 89 and NaN: the same operations on every lane. Garbage above.
+HWY_INLINE RowVector exponential_below(RowVector x) {
   const RowTag tag;
   const hn::RebindToSigned<RowTag> int_tag;
   const auto set = [tag](float value) { return hn::Set(tag, value); };
   const auto vanishes = hn::Lt(x, set(-104.0f));
-  RowVector clamped = hn::IfThenElse(vanishes, set(-104.0f), x);
-  clamped = hn::IfThenElse(hn::Gt(x, set(89.0f)), set(89.0f), clamped);
+  const RowVector clamped = hn::IfThenElse(vanishes, set(-104.0f), x);
   const RowVector shifted = hn::MulAdd(clamped, set(0x1.715476p+0f), set(0x1.8p23f));
   const RowVector n = hn::Sub(shifted, set(0x1.8p23f));
   const RowVector r = hn::MulAdd(n, set(-0x1.7f7d1cp-20f), hn::MulAdd(n, set(-0x1.62e4p-1f), clamped));
@@ -44,6 +43,11 @@ HWY_INLINE RowVector exponential_of(RowVector x) {
   const RowVector first = hn::BitCast(tag, hn::ShiftLeft<23>(hn::Add(half, bias)));
   const RowVector second = hn::BitCast(tag, hn::ShiftLeft<23>(hn::Add(hn::Sub(exponent, half), bias)));
   return hn::Mul(hn::Mul(p, first), second);
+}
+/// Of any x.
+HWY_INLINE RowVector exponential_of(RowVector x) {
+  const RowVector most = hn::Set(RowTag(), 89.0f);
+  return exponential_below(hn::IfThenElse(hn::Gt(x, most), most, x));
 }
 
 /// Calls body(index, values from there, part) over the whole blocks of sixteen, and over what is left with lanes
@@ -62,6 +66,14 @@ HWY_INLINE void for_each_row_vector(const float* values, int64_t count, float fi
   std::fill(std::copy(values + i, values + count, last), last + kLanes, fill);
   for (int64_t part = 0; part < kRowParts; ++part)
     body(i + part * kRowWidth, hn::LoadU(tag, last + part * kRowWidth), part);
+}
+
+/// The vector that belongs to index i of a row, as far as the row goes.
+HWY_INLINE void store_values(RowVector vector, float* values, int64_t i, int64_t count) {
+  if (i + kRowWidth <= count) return hn::StoreU(vector, RowTag(), values + i);
+  float lanes[kRowWidth];
+  hn::StoreU(vector, RowTag(), lanes);
+  for (int64_t l = 0; i + l < count; ++l) values[i + l] = lanes[l];
 }
 
 /// Sixteen float lanes, each the sum of what was added to it in order.

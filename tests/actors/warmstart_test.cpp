@@ -3,6 +3,8 @@
 
 #include <cmath>
 
+#include "actors/evaluator.h"
+#include "kernels/parallel.h"
 #include "tests/actors/tiny_run.h"
 
 using namespace motley;
@@ -107,6 +109,23 @@ TEST_CASE("a damaged cache entry is made again, and an interrupted warm start is
   CHECK_FALSE(again.cached);
   CHECK(again.point->parameters.fingerprints() == whole.point->parameters.fingerprints());
   CHECK(start(experiment, folder.path()).cached);
+}
+
+TEST_CASE("a warm start and an evaluation's weights are computed under a lease") {
+  const TemporaryFolder folder;
+  Experiment experiment = experiment_in(folder);
+  experiment.run.threads = 1;  // then the pool knows of leases alone
+  experiment.warmstart.steps = 1;
+  experiment.eval.prompts = 0;
+  Start result;
+  Watcher watcher(result);
+  const RunRequest request{.experiment = experiment, .folder = folder.path(), .resume = {}, .stop_after = {}};
+  const uint64_t before = kernels::compute_use().busy;
+  const auto [fleet, point] = prepare(request, watcher, watcher.stop);
+  const uint64_t warm = kernels::compute_use().busy;
+  CHECK(warm > before);
+  CHECK(evaluate_version(*fleet, point->parameters, 0).empty());
+  CHECK(kernels::compute_use().busy > warm);
 }
 
 TEST_CASE("a mix of tasks warms up on all of them") {

@@ -74,6 +74,35 @@ TEST_CASE("bench sampler and trainer tell tokens per second by shape, profile, b
   CHECK(trainer.at("rows").at(1).at("peak_bytes") > 1e6);
 }
 
+TEST_CASE("a training step's peak of memory leaves the arrays of the ceilings out") {
+  const TemporaryFolder folder;
+  const std::vector<std::string> words{"bench", "trainer", "--shape", "1M", "--profile", "fp32"};
+  const auto peak = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), words.begin(), words.end());
+    more.insert(more.end(), {"--repetitions", "1", "--json"});
+    const Ended ended = run_binary(folder, more);
+    CAPTURE(ended.err);
+    REQUIRE(ended.code == 0);
+    return nlohmann::json::parse(ended.out).at("rows").at(0).at("peak_bytes").get<double>();
+  };
+  const double alone = peak({"--rows-only"});
+  CHECK(peak({}) < alone + 64e6);  // the arrays are 128 MiB at least, and one per thread
+}
+
+TEST_CASE("a signal ends bench run at once: no result, no process and no folder are left") {
+  const TemporaryFolder folder;
+  folder.write("x.toml", kSmallRun);
+  Binary bench(folder, {"bench", "run", "x.toml", "--set", "run.updates=1000000"}, "export TMPDIR=$PWD;");
+  while (bench.running() && bench.log().find("update ") == std::string::npos) usleep(1000);
+  bench.signal(GENERATE(SIGINT, SIGTERM));
+  const Ended ended = bench.wait();
+  CAPTURE(ended.err);
+  CHECK(ended.code == 1);
+  CHECK(ended.out.empty());
+  CHECK(ended.err.find("stopped by a signal") != std::string::npos);
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path())) CHECK(entry.is_regular_file());
+}
+
 TEST_CASE("bench run breaks the wall time of an experiment down and leaves nothing") {
   const TemporaryFolder folder;
   folder.write("x.toml", kSmallRun);
@@ -115,6 +144,16 @@ TEST_CASE("bench refuses unknown names with the nearest one") {
   refused({"trainer", "--profile", "nvfp4", "--quick"}, "a trainer has no such profile");
   refused({"sampler", "--context", "0", "--quick"}, "--context");
   refused({"sampler", "--threads", "0", "--quick"}, "--threads");
+  // Refused at once, without --quick as well: the ceilings are measured afterwards.
+  refused({"sampler", "--shape", "2M"}, "did you mean '25M'?");
+  refused({"kernels", "--profile", "bf17"}, "did you mean 'bf16'?");
+  // Options that would do nothing.
+  refused({"kernels", "--shape", "1M"}, "takes no --shape");
+  refused({"sampler", "--only", "head"}, "takes no --only");
+  refused({"trainer", "--batch", "4"}, "takes no --batch");
+  refused({"run", "x.toml", "--threads", "2"}, "takes no --threads");
+  // 6.6 GiB of keys and values, more than a case may take.
+  refused({"sampler", "--quick", "--rows-only", "--profile", "bf16", "--batch", "65536"}, "is left out");
   refused({"run"}, "no experiment");
   refused({"run", "none.toml"}, "none.toml");
 }

@@ -159,6 +159,18 @@ TEST_CASE("the closing table marks emulated rates") {
   CHECK(table.find("* emulated") != std::string::npos);
 }
 
+TEST_CASE("the closing table's columns line up under long names") {
+  actors::RunSummary summary;
+  summary.groups = {{.name = "a-group-of-h100s", .profile = "h100-fp8-channel-accumulate14", .emulated = true},
+                    {.name = "local", .profile = "bf16"}};
+  std::istringstream rows(closing_table(summary));
+  std::string head, first, second;
+  std::getline(rows, head), std::getline(rows, first), std::getline(rows, second);
+  CHECK(first.size() == second.size());
+  CHECK(first.find("h100-fp8-channel-accumulate14 ") == head.find("profile"));
+  CHECK(second.find("bf16") == head.find("profile"));
+}
+
 TEST_CASE("a curve keeps a spike that is one point among a hundred thousand") {
   Series series{"x", {}};
   for (int i = 0; i < 100000; ++i) series.points.emplace_back(i, i == 61234 ? 1000.0 : 0.0);

@@ -197,11 +197,12 @@ TEST_CASE("a waiting trainer comes before samplers that have more than their sha
     while (queued < 2) std::this_thread::yield();
     compute_for(20'000'000);
     second.reset();
-    for (;;) {
+    char next = 0;
+    while (next == 0) {
       const std::lock_guard lock(mutex);
-      if (!order.empty()) break;
+      if (!order.empty()) next = order.front();
     }
-    CHECK(order.front() == 't');
+    CHECK(next == 't');
   }
   for (auto& thread : threads) thread.join();
   CHECK(order.size() == 2);

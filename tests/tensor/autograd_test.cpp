@@ -72,6 +72,16 @@ TEST_CASE("a gradient that two tensors share is not changed through one of them"
   CHECK(x.grad().to_doubles() == Values{22.0});
   CHECK(w.grad().to_doubles() == Values{3.0});
 
+  // The same with a gradient that nobody outside the walk holds.
+  x.zero_grad();
+  w.zero_grad();
+  const Tensor a2 = mul(x, constant({2.0}, {1})), b2 = mul(w, constant({3.0}, {1}));
+  const Tensor other2 = mul(a2, constant({10.0}, {1}));
+  const Tensor y2 = mul(add(other2, add(a2, b2)), constant({7.0}, {1}));
+  backward(y2, ones_like(y2));
+  CHECK(x.grad().to_doubles() == Values{154.0});
+  CHECK(w.grad().to_doubles() == Values{21.0});
+
   const Tensor dy = constant({1.0}, {1});
   const Tensor twice = add(x, x);
   x.zero_grad();

@@ -262,6 +262,23 @@ TEST_CASE("a pass that does not end leaves nothing behind that was not computed"
   schedule.check_pages();
 }
 
+TEST_CASE("a cache whose every page is somebody's beginning still takes a request", "[engine]") {
+  const Model model = make_model(grouped_tied(), 90);
+  const auto weights = sampler_weights(model, plain_profile("bf16"));
+  // One slot, and a request that fills all its pages: the next one begins alike and ends within the last page.
+  const EngineLimits limits = limits_of(1, 64, 4096);  // three pages for 160 positions
+  GenerateRequest request = make_request(1, 150, 10, model.config.vocabulary, {});
+  Engine engine(weights, limits);
+  for (uint64_t id = 1; id <= 3; ++id) {
+    request.id = id;
+    engine.submit(request);
+    CHECK(drain(engine).at(id) == generate(weights, limits_of(1, 64, 4096, false), {request}).at(id));
+    engine.check_pages();
+    CHECK(engine.stats().held_pages == 0);
+  }
+  CHECK(engine.stats().allocated_pages == 3);
+}
+
 TEST_CASE("random sequences of calls leave the pages in order and the bits alone", "[engine]") {
   const auto profile = plain_profile("bf16");
   const Model model = make_model(grouped_tied(), 88);

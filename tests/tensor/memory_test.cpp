@@ -151,6 +151,16 @@ TEST_CASE("linear_added and gradients that grow in place have the bits of the se
     }
     for (size_t i = 0; i < 5; ++i) CHECK(results[i] == results[i + 5]);
   }
+  std::vector<Values> results;  // of a residual that is the input too: its gradient is dy itself when the product comes
+  for (const bool together : {false, true}) {
+    const Tensor x = leaf({7, 5}, 1, DType::f32), w = leaf({5, 5}, 2, DType::f32);
+    const Tensor input = intermediate(x);
+    const Tensor y =
+        intermediate(together ? linear_added(input, w, input) : add(intermediate(input), linear(input, w)));
+    backward(y, normals(y.shape(), 3, DType::f32));
+    for (const Tensor& t : {y, x.grad(), w.grad()}) results.push_back(t.to_doubles());
+  }
+  for (size_t i = 0; i < 3; ++i) CHECK(results[i] == results[i + 3]);
   const Tensor x = leaf({2, 5}, 1, DType::f32), w = leaf({3, 5}, 2, DType::f32);
   CHECK_THROWS_AS(linear_added(x, w, leaf({2, 4}, 3, DType::f32)), ContractError);
   CHECK_THROWS_AS(linear_added(x, w, leaf({2, 3}, 3, DType::bf16)), ContractError);
