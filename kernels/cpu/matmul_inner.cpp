@@ -21,7 +21,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 constexpr int kGroup = 3;  // panels in one tile of C
 constexpr int64_t kTileCols = kGroup * kPanel;
 constexpr int64_t kTileSize = kBlockRows * kTileCols;
-constexpr int64_t kChunkBlocks = 12;  // blocks of rows packed at a time: 96 rows stay in the second cache
+constexpr int64_t kChunkBlocks = 16;  // blocks of rows at a time: B is read again for each such chunk
 
 using Tag = hn::CappedTag<float, kPanel>;
 using Vector = hn::Vec<Tag>;
