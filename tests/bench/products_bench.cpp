@@ -96,11 +96,13 @@ void print(const std::vector<BenchRow>& rows) {
 }
 
 /// OpenBLAS takes the oldest kernels on a processor that it does not know (0.3.21 on Sapphire Rapids and later: SSE3).
-/// It reads the name of better ones when it is loaded, so that this process starts once more.
+/// Its idle threads spin on for a while after each call, which would cost the next call of ours a core: 2^4 cycles of
+/// that are the least it takes. It reads both when it is loaded, so that this process starts once more.
 void ask_for_best_openblas([[maybe_unused]] char** argv) {
 #if defined(__x86_64__)
   if (std::getenv("OPENBLAS_CORETYPE")) return;
   setenv("OPENBLAS_CORETYPE", __builtin_cpu_supports("avx512f") ? "SKYLAKEX" : "HASWELL", 1);
+  setenv("OPENBLAS_THREAD_TIMEOUT", "4", 0);
   execv("/proc/self/exe", argv);
 #endif
 }
