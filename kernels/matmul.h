@@ -37,12 +37,11 @@ struct MatmulArgs {
   int64_t k_tile = 0;                    // 0: one chain over K; else sums of k_tile products (each from 0), added in
                                          // order to 0, or to C with accumulate
   // The finish of a float product without accumulate, where C is stored (kernels/cpu/matmul_finish.h): v = ((sum *
-  // alpha) * column_factors[n]) * row_factors[m] + bias[n], rounded to C's type; then v = silu(gate) * v and v =
-  // residual + v, each rounded, with the bits of the separate kernels silu_mul and add.
+  // alpha) * column_factors[n]) * row_factors[m], rounded to C's type; then v = silu(gate) * v and v = residual + v,
+  // each rounded, with the bits of the separate kernels silu_mul and add.
   float alpha = 1.0f;
   const float* column_factors = nullptr;  // [N]
   const float* row_factors = nullptr;     // [M]
-  const float* bias = nullptr;            // [N]
   ConstMatrix gate;                       // [M, N] of C's type, not C itself; no data: none
   ConstMatrix residual;                   // [M, N] of C's type, may be C itself; no data: none
   // Block scales of an fp8 product (DeepSeek-V3): within 128 products the codes are summed alone, then

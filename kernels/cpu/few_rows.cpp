@@ -8,6 +8,7 @@
 #include "kernels/cpu/highway_baseline.h"
 #include "kernels/cpu/matmul_finish.h"
 #include "kernels/cpu/scratch.h"
+#include "kernels/cpu/tile_sums.h"
 #include "kernels/parallel.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -133,43 +134,12 @@ struct Multiply {
   }
 };
 
-/// What the sums start from: C, or zero.
-template <int kCols>
-void start_tile(const MatmulArgs& args, const PanelPlace& at, int64_t cols, float* tile) {
-  std::fill_n(tile, at.rows * kCols, 0.0f);
-  if (!args.accumulate) return;
-  const int64_t col = at.panel * kPanelRows;
-  for (int64_t r = 0; r < at.rows; ++r) {
-    const float* in =
-        static_cast<const float*>(args.c.data) + (at.row + r) * args.c.row_stride + col * args.c.col_stride;
-    for (int64_t c = 0; c < cols; ++c) tile[r * kCols + c] = in[c * args.c.col_stride];
-  }
-}
-
-/// total += partial, or total = fma(partial, a_scale * b_scale, total).
-template <int kCols>
-void add_partial(const MatmulArgs& args, const PanelPlace& at, int64_t cols, int64_t k, const float* partial,
-                 float* total) {
-  if (args.a_scales == nullptr) {
-    for (int64_t i = 0; i < at.rows * kCols; ++i) total[i] += partial[i];
-    return;
-  }
-  const int64_t blocks = (args.a.cols + 127) / 128, block = k / 128;
-  float b_scale[kCols] = {};
-  for (int64_t c = 0; c < cols; ++c)
-    b_scale[c] = args.b_scales[(at.panel * kPanelRows + c) / args.b_scale_rows * blocks + block];
-  for (int64_t r = 0; r < at.rows; ++r) {
-    const float a_scale = args.a_scales[(at.row + r) * blocks + block];
-    for (int64_t c = 0; c < kCols; ++c)
-      total[r * kCols + c] = std::fma(partial[r * kCols + c], a_scale * b_scale[c], total[r * kCols + c]);
-  }
-}
-
 template <class Codec, int Rows, int Panels>
 void multiply_tile(const MatmulArgs& args, const PanelPlace& at, const float* a, int64_t a_step) {
   constexpr int kCols = Panels * static_cast<int>(kPanelRows);
   const PackedMatrix& b = *args.packed;
-  const int64_t depth = b.cols, cols = std::min(at.panels * kPanelRows, b.rows - at.panel * kPanelRows);
+  const int64_t depth = b.cols, col = at.panel * kPanelRows;
+  const TilePlace tile{at.row, at.rows, col, std::min(at.panels * kPanelRows, b.rows - col)};
   Multiply<Codec, Rows, Panels> multiply;
   for (int p = 0; p < Panels; ++p) {
     const int64_t panel = at.panel + std::min<int64_t>(p, at.panels - 1);
@@ -178,16 +148,16 @@ void multiply_tile(const MatmulArgs& args, const PanelPlace& at, const float* a,
   }
   alignas(64) float total[Rows * kCols], partial[Rows * kCols];
   if (args.k_tile == 0) {
-    if (args.accumulate) start_tile<kCols>(args, at, cols, total);
+    if (args.accumulate) start_tile<Rows, kCols>(args, tile, total);
     multiply.run(0, depth, a, a_step, !args.accumulate, total);
   } else {
-    start_tile<kCols>(args, at, cols, total);
+    start_tile<Rows, kCols>(args, tile, total);
     for (int64_t k = 0; k < depth; k += args.k_tile) {
       multiply.run(k, std::min(depth, k + args.k_tile), a + k * a_step, a_step, true, partial);
-      add_partial<kCols>(args, at, cols, k, partial, total);
+      add_partial<Rows, kCols>(args, tile, k, partial, total);
     }
   }
-  for (int64_t r = 0; r < at.rows; ++r) finish_row(args, at.row + r, at.panel * kPanelRows, cols, total + r * kCols);
+  for (int64_t r = 0; r < at.rows; ++r) finish_row(args, at.row + r, col, tile.cols, total + r * kCols);
 }
 
 /// A block of interleaved rows, Rows of them at a time, against up to kGroupPanels panels, Panels at a time.

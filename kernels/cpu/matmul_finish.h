@@ -14,8 +14,8 @@ constexpr int64_t kFinishColumns = 64;  // finished at a time, in registers and 
 
 /// Nothing but alpha and a rounding lies between the sums and C.
 inline bool finish_is_plain(const MatmulArgs& args) {
-  return args.column_factors == nullptr && args.row_factors == nullptr && args.bias == nullptr &&
-         args.gate.data == nullptr && args.residual.data == nullptr;
+  return args.column_factors == nullptr && args.row_factors == nullptr && args.gate.data == nullptr &&
+         args.residual.data == nullptr;
 }
 
 /// sums[i] of C's element (row, col + i), before rounding.
@@ -27,9 +27,6 @@ inline void scale_sums(const MatmulArgs& args, int64_t row, int64_t col, int64_t
   if (args.row_factors != nullptr) {
     const float factor = args.row_factors[row];
     for (int64_t i = 0; i < count; ++i) sums[i] *= factor;
-  }
-  if (const float* bias = args.bias) {
-    for (int64_t i = 0; i < count; ++i) sums[i] += bias[col + i];
   }
 }
 

@@ -8,6 +8,7 @@
 #include "kernels/cpu/matmul_finish.h"
 #include "kernels/cpu/matmul_pack.h"
 #include "kernels/cpu/scratch.h"
+#include "kernels/cpu/tile_sums.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/matmul_inner.cpp"
@@ -123,11 +124,6 @@ void store_row(const float* sums, float alpha, int64_t count, T* out, int64_t st
   for (; c < count; ++c) out[c * stride] = store<T>(sums[c] * alpha);
 }
 
-/// The rows and columns of C that a tile covers.
-struct TilePlace {
-  int64_t row, rows, col, cols;
-};
-
 template <class T>
 void store_tile_as(const MatmulArgs& args, const TilePlace& at, const float* tile) {
   for (int64_t r = 0; r < at.rows; ++r) {
@@ -148,39 +144,6 @@ void store_tile(const MatmulArgs& args, const TilePlace& at, float* tile) {
     store_tile_as<fp16>(args, at, tile);
 }
 
-/// What the sums start from: C, or zero.
-void start_tile(const MatmulArgs& args, const TilePlace& at, float* tile) {
-  std::fill_n(tile, kTileSize, 0.0f);
-  if (!args.accumulate) return;
-  for (int64_t r = 0; r < at.rows; ++r) {
-    const float* in =
-        static_cast<const float*>(args.c.data) + (at.row + r) * args.c.row_stride + at.col * args.c.col_stride;
-    if (args.c.col_stride == 1) {
-      std::copy_n(in, at.cols, tile + r * kTileCols);
-    } else {
-      for (int64_t c = 0; c < at.cols; ++c) tile[r * kTileCols + c] = in[c * args.c.col_stride];
-    }
-  }
-}
-
-/// total += partial, or total = fma(partial, a_scale * b_scale, total).
-void add_partial(const MatmulArgs& args, const TilePlace& at, int64_t k, const float* partial, float* total) {
-  if (args.a_scales == nullptr) {
-    for (int64_t i = 0; i < kTileSize; ++i) total[i] += partial[i];
-    return;
-  }
-  const int64_t blocks = (args.a.cols + 127) / 128, block = k / 128;
-  float b_scale[kTileCols] = {};
-  for (int64_t c = 0; c < at.cols; ++c) b_scale[c] = args.b_scales[(at.col + c) / args.b_scale_rows * blocks + block];
-  for (int64_t r = 0; r < at.rows; ++r) {
-    const float a_scale = args.a_scales[(at.row + r) * blocks + block];
-    for (int64_t c = 0; c < kTileCols; ++c) {
-      float& sum = total[r * kTileCols + c];
-      sum = std::fma(partial[r * kTileCols + c], a_scale * b_scale[c], sum);
-    }
-  }
-}
-
 /// The products of columns [k0, k1) of one tile, cut where a k_tile ends.
 template <bool Columns>
 void advance_tile(const MatmulArgs& args, const TilePlace& at, const float* a, int64_t row_stride, const float* b,
@@ -188,15 +151,15 @@ void advance_tile(const MatmulArgs& args, const TilePlace& at, const float* a, i
   const int64_t depth = args.a.cols, stride = depth * kPanel;
   if (args.k_tile == 0) {
     const bool from_zero = k0 == 0 && !args.accumulate;
-    if (k0 == 0 && !from_zero) start_tile(args, at, total);
+    if (k0 == 0 && !from_zero) start_tile<kBlockRows, kTileCols>(args, at, total);
     return multiply_tile<Columns>(a, row_stride, at.rows, b + k0 * kPanel, panels, stride, k1 - k0, total, from_zero);
   }
-  if (k0 == 0) start_tile(args, at, total);
+  if (k0 == 0) start_tile<kBlockRows, kTileCols>(args, at, total);
   for (int64_t k = k0; k < k1;) {
     const int64_t end = std::min({k1, depth, (k / args.k_tile + 1) * args.k_tile});
     multiply_tile<Columns>(a + (k - k0) * (Columns ? kBlockRows : 1), row_stride, at.rows, b + k * kPanel, panels,
                            stride, end - k, partial, k % args.k_tile == 0);
-    if (end % args.k_tile == 0 || end == depth) add_partial(args, at, k, partial, total);
+    if (end % args.k_tile == 0 || end == depth) add_partial<kBlockRows, kTileCols>(args, at, k, partial, total);
     k = end;
   }
 }

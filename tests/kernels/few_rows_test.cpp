@@ -206,11 +206,9 @@ TEST_CASE("few_rows: inputs and outputs of every type and layout, and the finish
           const auto c = values<Out>(m * n, 14), residual = values<Out>(m * n, 15);
           INFO(name(how) << " rows " << m);
           check(args, a, w, c);
-          const auto column_factors = values<float>(n, 16), row_factors = values<float>(m, 17),
-                     bias = values<float>(n, 18);
+          const auto column_factors = values<float>(n, 16), row_factors = values<float>(m, 17);
           args.column_factors = column_factors.data();
           args.row_factors = row_factors.data();
-          args.bias = bias.data();
           args.residual = row_major(static_cast<const void*>(residual.data()), dtype_of<Out>(), m, n);
           check(args, a, w, c);
         }

@@ -282,11 +282,10 @@ TEST_CASE("empty products") {
   args.accumulate = false;
   cpu::matmul(args);
   CHECK(c == std::vector<float>{0, 0, 0, 0});
-  const std::vector<float> bias{-1, 2};
-  args.bias = bias.data();
-  args.alpha = 3.0f;
+  const std::vector<float> residual{-1, 2, -3, 4};
+  args.residual = row_major(static_cast<const void*>(residual.data()), DType::f32, 2, 2);
   cpu::matmul(args);
-  CHECK(c == std::vector<float>{-1, 2, -1, 2});
+  CHECK(c == residual);
   args.c.rows = args.a.rows = 0;
   cpu::matmul(args);
   const PackedMatrix none = pack(row_major(static_cast<const void*>(&value), DType::f32, 0, 5));
