@@ -16,6 +16,10 @@ std::vector<CorrectionInfo>& registry() {
 
 }  // namespace
 
+void Correction::restore(const std::string& state) {
+  if (!state.empty()) throw std::invalid_argument("the state of a correction that keeps none is not empty");
+}
+
 bool register_correction(CorrectionInfo info) {
   const auto place = std::lower_bound(registry().begin(), registry().end(), info.name,
                                       [](const CorrectionInfo& a, const std::string& name) { return a.name < name; });
@@ -41,7 +45,12 @@ std::unique_ptr<Correction> make_correction(std::string_view name, const Correct
         const std::string what = "parameter of correction \"" + info.name + "\":";
         throw std::invalid_argument(unknown_name_message(what, parameter, allowed));
       }
-      if (std::isnan(value)) throw std::invalid_argument(info.name + "." + parameter + " is not a number");
+      if (value.index() != resolved[parameter].index()) {
+        throw std::invalid_argument(info.name + "." + parameter + " is a " +
+                                    (std::holds_alternative<double>(value) ? "text" : "number"));
+      }
+      const double* number = std::get_if<double>(&value);
+      if (number && std::isnan(*number)) throw std::invalid_argument(info.name + "." + parameter + " is not a number");
       resolved[parameter] = value;
     }
     return info.make(resolved);

@@ -13,14 +13,16 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "tensor/token_record.h"
 
 namespace motley::algos {
 
-/// What must be seen at once to compute a coefficient. A sequence is never split across micro-batches; for `batch`
-/// scope all micro-batches are scored without gradient first.
+/// What must be seen at once to compute a coefficient: one token; whole sequences (a sequence is never split across
+/// micro-batches); or all samples of one optimizer step, those without an advantage included: their micro-batches are
+/// scored without gradient first, and the coefficients of the whole are cut up again.
 enum class Scope : uint8_t { token, sequence, batch };
 
 /// The loss tokens of some whole sequences. Token t owns entries [offsets[t], offsets[t+1]) of the selected ids: the
@@ -34,9 +36,15 @@ struct CorrectionBatch {
   std::span<const uint8_t> in_record;  // [entries] 1: part of the recorded head or candidate set
   std::span<const double> log_p_tail;  // [tokens] log trainer mass outside the *recorded* ids; -inf: none
   std::span<const double> log_q_tail;  // [tokens] log sampler mass outside the recorded ids; -inf: none
-  std::span<const double> log_p_old;   // [tokens] trainer at the start of the batch; empty unless asked for
+  std::span<const double> log_p_old;   // [tokens] the drawn token's trainer log-probability at the start of the batch;
+                                       // empty unless needs_old_log_probs()
   std::span<const double> advantage;   // [tokens]
   std::span<const int64_t> sequence;   // [tokens] index of the sequence; ascending
+  std::span<const int64_t> sampler_group;    // [tokens] index into group_names; empty: one group without a name
+  std::span<const std::string> group_names;  // of the sampler groups, for bands and caps of one group alone
+  std::span<const int64_t> staleness;  // [tokens] weight versions between the token's drawing and the start of the
+                                       // batch, >= 0; empty: all 0
+  int64_t steps_since_old = 0;         // optimizer steps since the start of the batch; 0 on the first
   size_t tokens() const { return sampled.size(); }
 };
 
@@ -54,7 +62,17 @@ struct Coefficients {
 /// value.
 inline constexpr double kLogRatioBound = 20.0;
 
-using CorrectionParameters = std::map<std::string, double>;
+/// A number, or one of the texts that a parameter allows.
+using ParameterValue = std::variant<double, std::string>;
+/// By name.
+using CorrectionParameters = std::map<std::string, ParameterValue>;
+/// Of a parameter that is known to be a number, or a text.
+inline double number(const CorrectionParameters& parameters, const std::string& name) {
+  return std::get<double>(parameters.at(name));
+}
+inline const std::string& text(const CorrectionParameters& parameters, const std::string& name) {
+  return std::get<std::string>(parameters.at(name));
+}
 
 class Correction {
  public:
@@ -65,8 +83,12 @@ class Correction {
   virtual RecordKind needs() const { return RecordKind::sampled; }
   /// True if it reads the sampler's probability: false only for plain GRPO.
   virtual bool uses_sampler() const { return true; }
-  /// Pure: no tensors, no state.
+  /// Pure: no tensors, and the state is only read.
   virtual void coefficients(const CorrectionBatch& batch, Coefficients& out) const = 0;
+  /// Moving quantities, for checkpoints; empty: there are none. restore(state()) changes nothing.
+  virtual std::string state() const { return {}; }
+  /// Throws std::invalid_argument for text that state() does not write.
+  virtual void restore(const std::string& state);
 };
 
 /// One line of `motley list corrections`, and how to make it.

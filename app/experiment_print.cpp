@@ -49,7 +49,7 @@ std::vector<Line> lines_of(Experiment experiment) {
     }
     if (section.name == "algo") {
       for (const auto& [name, value] : experiment.algo.parameters) {
-        lines.push_back({"algo.parameters", name, toml_number(value), 0});
+        lines.push_back({"algo.parameters", name, parameter_to_toml(value), 0});
       }
     }
   }

@@ -183,7 +183,12 @@ class Loader {
                          nearest_name(member.key, names));
       }
       const std::string path = "algo.parameters." + member.key;
-      algo.parameters[member.key] = std::get<double>(parameter_rule().read(member.value, path));
+      algos::ParameterValue& parameter = algo.parameters[member.key];
+      const Value value = parameter_rule(parameter).read(member.value, path);
+      if (const double* number = std::get_if<double>(&value))
+        parameter = *number;
+      else
+        parameter = std::get<std::string>(value);
       keys_.set(path, member.value.at);
     }
   }

@@ -23,7 +23,7 @@ std::vector<Entry> list_corrections() {
   std::vector<Entry> entries;
   for (const algos::CorrectionInfo& info : algos::corrections()) {
     std::vector<std::string> parameters;
-    for (const auto& [name, value] : info.defaults) parameters.push_back(name + " = " + toml_number(value));
+    for (const auto& [name, value] : info.defaults) parameters.push_back(name + " = " + parameter_to_toml(value));
     std::string text = info.summary + " (" + info.source + ")";
     if (!parameters.empty()) text += "; [algo.parameters] " + join(parameters, ", ");
     entries.push_back({info.name, text});

@@ -248,10 +248,15 @@ std::string option_default(const envs::Option& option) {
   return option_text(option_rule(option).read(node, option.name));
 }
 
-ValueRule parameter_rule() {
+ValueRule parameter_rule(const algos::ParameterValue& default_value) {
   ValueRule rule;
-  rule.kind = ValueKind::number;
+  rule.kind = std::holds_alternative<double>(default_value) ? ValueKind::number : ValueKind::text;
   return rule;
+}
+
+std::string parameter_to_toml(const algos::ParameterValue& value) {
+  const double* number = std::get_if<double>(&value);
+  return number ? toml_number(*number) : toml_text(std::get<std::string>(value));
 }
 
 std::vector<std::string> correction_names() {

@@ -74,7 +74,9 @@ ValueRule option_rule(const envs::Option& option);
 std::string option_text(const Value& value);
 /// Its default in the same form; empty: none.
 std::string option_default(const envs::Option& option);
-ValueRule parameter_rule();
+/// Of the kind of its default.
+ValueRule parameter_rule(const algos::ParameterValue& default_value);
+std::string parameter_to_toml(const algos::ParameterValue& value);
 std::vector<std::string> correction_names();
 std::vector<std::string> env_names();
 std::vector<std::string> profile_names();

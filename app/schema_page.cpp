@@ -104,7 +104,8 @@ std::string parameter_table() {
       "| correction | parameters and defaults | what it does |\n| --- | --- | --- |\n";
   for (const algos::CorrectionInfo& info : algos::corrections()) {
     std::vector<std::string> parameters;
-    for (const auto& [name, value] : info.defaults) parameters.push_back("`" + name + " = " + toml_number(value) + "`");
+    for (const auto& [name, value] : info.defaults)
+      parameters.push_back("`" + name + " = " + parameter_to_toml(value) + "`");
     text += fmt::format("| `{}` | {} | {} |\n", info.name, parameters.empty() ? "none" : join(parameters, ", "),
                         cell(info.summary));
   }

@@ -21,8 +21,8 @@ inline double bounded_exp(double log_ratio) { return std::exp(std::clamp(log_rat
 class RatioBand {
  public:
   explicit RatioBand(const CorrectionParameters& parameters)
-      : log_low_(std::log(parameters.at("low"))), log_high_(std::log(parameters.at("high"))) {
-    if (!(parameters.at("low") >= 0.0 && parameters.at("low") < parameters.at("high"))) {
+      : log_low_(std::log(number(parameters, "low"))), log_high_(std::log(number(parameters, "high"))) {
+    if (!(number(parameters, "low") >= 0.0 && number(parameters, "low") < number(parameters, "high"))) {
       throw std::invalid_argument("the ratio band needs 0 <= low < high");
     }
   }

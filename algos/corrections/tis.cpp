@@ -30,7 +30,7 @@ const bool registered = register_correction({
     .formula = "b[y] = -A min(r, cap)",
     .source = "Yao et al. 2025; cap 2 as in verl, slime and miles",
     .defaults = {{"cap", 2.0}},
-    .make = [](const CorrectionParameters& parameters) { return std::make_unique<Tis>(parameters.at("cap")); },
+    .make = [](const CorrectionParameters& parameters) { return std::make_unique<Tis>(number(parameters, "cap")); },
 });
 
 }  // namespace

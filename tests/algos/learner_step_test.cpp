@@ -236,7 +236,7 @@ TEST_CASE("a configuration that cannot work is refused when the learner is made"
   refused([](auto& c) { c.advantage = "gae"; }, "unknown advantage");
   refused([](auto& c) { c.reduction = "mean"; }, "unknown reduction");
   refused([](auto& c) { c.minibatches = 0; }, "minibatches");
-  refused([](auto& c) { c.correction_parameters = {{"cap", 2}}; }, "allowed: none");
+  refused([](auto& c) { c.correction_parameters = {{"cap", 2.0}}; }, "allowed: none");
 }
 
 TEST_CASE("a correction that needs records stops the run when there are none") {

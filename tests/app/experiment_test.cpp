@@ -245,12 +245,12 @@ TEST_CASE("--set goes through the same checks") {
 
 TEST_CASE("another correction by --set does not inherit the parameters of the file's") {
   const std::string toml = "algo.correction = \"mis\"\nalgo.parameters.low = 0.4\n" + kTask;
-  CHECK(load(toml).algo.parameters.at("low") == 0.4);
+  CHECK(algos::number(load(toml).algo.parameters, "low") == 0.4);
   CHECK(load(toml, {"algo.correction=grpo"}).algo.parameters.empty());
-  CHECK(load(toml, {"algo.correction=mis"}).algo.parameters.at("low") == 0.4);
+  CHECK(algos::number(load(toml, {"algo.correction=mis"}).algo.parameters, "low") == 0.4);
   const Experiment both = load(toml, {"algo.correction=sc+mis", "algo.parameters.high=3"});
-  CHECK(both.algo.parameters.at("high") == 3.0);
-  CHECK(both.algo.parameters.at("low") != 0.4);
+  CHECK(algos::number(both.algo.parameters, "high") == 3.0);
+  CHECK(algos::number(both.algo.parameters, "low") != 0.4);
 }
 
 TEST_CASE("the resolved experiment resolves to itself, byte for byte") {
