@@ -126,6 +126,8 @@ MicroBatch lay_out(std::span<const Trajectory> batch, std::span<const size_t> sa
     const Trajectory& sample = batch[i];
     micro.append_sequence(i, sample.tokens, sample.loss_mask);
     micro.advantage.insert(micro.advantage.end(), sample.records.size(), advantage[i]);
+    for (const uint64_t version : sample.records.versions)
+      micro.staleness.push_back(static_cast<int64_t>(sample.batch_version - std::min(sample.batch_version, version)));
     for (size_t t = 0; t < sample.records.size(); ++t) {
       if (!with_records) {
         micro.select_drawn(sample.records.tokens[t], sample.records.log_q[t]);

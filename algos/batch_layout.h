@@ -29,9 +29,13 @@ struct MicroBatch {
   std::vector<uint8_t> in_record;   // [entries]
   std::vector<double> log_q_tail;   // [tokens]
   std::vector<double> advantage;    // [tokens]
+  std::vector<int64_t> staleness;   // [tokens] weight versions between the token's drawing and the batch
   std::shared_ptr<HeadQuery> query = std::make_shared<HeadQuery>();
 
   size_t tokens() const { return rows.size(); }
+  /// The index into the batch of the sample that token t belongs to, and whether t is its first.
+  size_t sample_of(size_t t) const { return samples[static_cast<size_t>(sequence[t])]; }
+  bool begins_sample(size_t t) const { return t == 0 || sequence[t] != sequence[t - 1]; }
   /// Appends a sequence; gives the positions of its loss tokens.
   std::vector<size_t> append_sequence(size_t sample, std::span<const int32_t> tokens,
                                       std::span<const uint8_t> loss_mask);

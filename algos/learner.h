@@ -38,6 +38,9 @@ class Learner {
  public:
   /// `parameters` are the masters that are trained.
   Learner(const TransformerConfig& model, Parameters& parameters, LearnerConfig config);
+  /// With a correction that need not be in the registry; those of `config` are not looked at.
+  Learner(const TransformerConfig& model, Parameters& parameters, LearnerConfig config,
+          std::unique_ptr<Correction> correction);
   ~Learner();
 
   /// Trains on whole groups. Failed samples are left out and counted; a sample with NaN or infinity at a loss position
