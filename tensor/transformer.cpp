@@ -4,8 +4,9 @@ namespace motley {
 namespace {
 
 /// Norm over head_dim of every head (Qwen3).
-Tensor norm_heads(const Tensor& x, const Tensor& gain, const TransformerConfig& config) {
-  return rms_norm(x.reshape({x.numel() / config.head_dim, config.head_dim}), gain, config.norm_eps).reshape(x.shape());
+Tensor norm_heads(ForwardContext& context, const Tensor& x, const std::string& gain, const TransformerConfig& config) {
+  const Tensor heads = x.reshape({x.numel() / config.head_dim, config.head_dim});
+  return context.norm(heads, gain, config.norm_eps).reshape(x.shape());
 }
 
 /// x is `residual` after its norm.
@@ -16,8 +17,8 @@ Tensor attention_block(const TransformerConfig& config, ForwardContext& context,
   const Tensor v = context.project(x, layer, Projection::v);
   if (config.qk_norm) {
     const std::string prefix = "model.layers." + std::to_string(layer) + ".self_attn.";
-    q = norm_heads(q, context.parameter(prefix + "q_norm.weight"), config);
-    k = norm_heads(k, context.parameter(prefix + "k_norm.weight"), config);
+    q = norm_heads(context, q, prefix + "q_norm.weight", config);
+    k = norm_heads(context, k, prefix + "k_norm.weight", config);
   }
   x.forget();  // read by products only: backward makes it again from the residual stream
   q = rope_in_place(std::move(q), positions, config.heads, context.rope_table());
@@ -37,9 +38,7 @@ Tensor feed_forward_block(ForwardContext& context, const Tensor& residual, const
 Tensor transformer_layer(const TransformerConfig& config, ForwardContext& context, Tensor hidden, int64_t layer,
                          std::span<const int32_t> positions) {
   const std::string prefix = "model.layers." + std::to_string(layer) + ".";
-  const auto norm = [&](const char* name) {
-    return rms_norm(hidden, context.parameter(prefix + name), config.norm_eps);
-  };
+  const auto norm = [&](const char* name) { return context.norm(hidden, prefix + name, config.norm_eps); };
   hidden = attention_block(config, context, hidden, norm("input_layernorm.weight"), layer, positions);
   return feed_forward_block(context, hidden, norm("post_attention_layernorm.weight"), layer);
 }
@@ -48,6 +47,9 @@ Tensor transformer_layer(const TransformerConfig& config, ForwardContext& contex
 
 Tensor ForwardContext::run_layer(const Tensor& x, const std::function<Tensor(const Tensor&)>& layer) {
   return layer(x);
+}
+Tensor ForwardContext::norm(const Tensor& x, const std::string& gain, double eps) {
+  return rms_norm(x, parameter(gain), eps);
 }
 Tensor ForwardContext::project_gated(const Tensor& x, int64_t layer, Projection projection, const Tensor& gate) {
   return silu_mul(gate, project(x, layer, projection));
@@ -69,7 +71,7 @@ Tensor transformer_layers(const TransformerConfig& given, ForwardContext& contex
 }
 
 Tensor final_norm(const TransformerConfig& config, ForwardContext& context, const Tensor& hidden) {
-  return rms_norm(hidden, context.parameter("model.norm.weight"), config.norm_eps);
+  return context.norm(hidden, "model.norm.weight", config.norm_eps);
 }
 
 Tensor transformer_hidden(const TransformerConfig& config, ForwardContext& context, std::span<const int32_t> ids,

@@ -70,6 +70,8 @@ class ForwardContext {
   /// layer(x); a trainer may run it a second time in its backward pass instead of keeping what it made.
   virtual Tensor run_layer(const Tensor& x, const std::function<Tensor(const Tensor&)>& layer);
   virtual Tensor parameter(const std::string& name) = 0;  // in the profile's output type
+  /// rms_norm over the last dimension, with the parameter `gain`.
+  virtual Tensor norm(const Tensor& x, const std::string& gain, double eps);
   /// q [rows, heads * head_dim], k and v [rows, kv_heads * head_dim], after rotation.
   virtual Tensor attend(const Tensor& q, const Tensor& k, const Tensor& v, int64_t layer) = 0;
   virtual const RopeTable& rope_table() = 0;
