@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "algos/learner.h"
 #include "app/commands.h"
 #include "kernels/profile.h"
 #include "tensor/transformer.h"
@@ -79,6 +80,10 @@ const BenchShape& find_shape(const std::string& name);
 const kernels::NumericProfile& find_bench_profile(const std::string& name);
 /// Reproducible weights of the size that training starts from.
 Parameters bench_parameters(const TransformerConfig& config);
+/// Sequences of random ids, all of whose tokens but the first are trained on.
+std::vector<algos::Learner::Demonstration> bench_batch(int64_t sequences, int64_t length, int64_t vocabulary);
+/// A line of /proc/self/status, as "VmRSS", in bytes; 0 if it is not there.
+double process_bytes(const std::string& key);
 
 /// The cases of each kind of kernel (`--only`), in the order in which they run.
 using CaseMaker = std::function<std::vector<BenchCase>(const BenchArguments&)>;

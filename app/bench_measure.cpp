@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <fstream>
 
 #include "app/bench.h"
 #include "kernels/parallel.h"
@@ -32,6 +33,14 @@ int64_t calls_needed(const BenchCase& c, double seconds) {
 
 double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+double process_bytes(const std::string& key) {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with(key + ":")) return 1024.0 * std::stod(line.substr(key.size() + 1));
+  }
+  return 0;
 }
 
 Spread spread_of(std::vector<double> values) {

@@ -55,4 +55,16 @@ Parameters bench_parameters(const TransformerConfig& config) {
   return parameters;
 }
 
+std::vector<algos::Learner::Demonstration> bench_batch(int64_t sequences, int64_t length, int64_t vocabulary) {
+  kernels::RandomStream random({2, kernels::Purpose::data, 0});
+  std::vector<algos::Learner::Demonstration> batch(static_cast<size_t>(sequences));
+  for (auto& sequence : batch) {
+    for (int64_t i = 0; i < length; ++i) {
+      sequence.tokens.push_back(static_cast<int32_t>(random.below(static_cast<uint64_t>(vocabulary))));
+      sequence.loss_mask.push_back(i > 0);
+    }
+  }
+  return batch;
+}
+
 }  // namespace motley::app

@@ -1,45 +1,20 @@
 #include <fmt/format.h>
 
-#include <fstream>
-#include <memory>
 #include <stdexcept>
 
-#include "algos/learner.h"
 #include "app/bench.h"
 #include "app/input_error.h"
-#include "kernels/philox.h"
 
 namespace motley::app {
 namespace {
 
 using algos::Learner;
 
-/// A line of /proc/self/status, in bytes.
-double status_bytes(const std::string& key) {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);) {
-    if (line.starts_with(key + ":")) return 1024.0 * std::stod(line.substr(key.size() + 1));
-  }
-  return 0;
-}
-
-std::vector<Learner::Demonstration> batch_of(int64_t sequences, int64_t length, int64_t vocabulary) {
-  kernels::RandomStream random({2, kernels::Purpose::data, 0});
-  std::vector<Learner::Demonstration> batch(static_cast<size_t>(sequences));
-  for (Learner::Demonstration& sequence : batch) {
-    for (int64_t i = 0; i < length; ++i) {
-      sequence.tokens.push_back(static_cast<int32_t>(random.below(static_cast<uint64_t>(vocabulary))));
-      sequence.loss_mask.push_back(i > 0);
-    }
-  }
-  return batch;
-}
-
 /// Forward, cross-entropy on all tokens, backward, AdamW; with the peak of this
 /// process's memory.
 BenchRow time_step(const BenchArguments& arguments, const BenchShape& shape, const std::string& profile) {
   const int64_t sequences = arguments.quick ? 2 : shape.sequences, length = arguments.quick ? 8 : shape.length;
-  const double before = status_bytes("VmRSS");
+  const double before = process_bytes("VmRSS");
   TransformerConfig model = shape.config;
   model.max_positions = length;
   Parameters parameters = bench_parameters(model);
@@ -48,7 +23,7 @@ BenchRow time_step(const BenchArguments& arguments, const BenchShape& shape, con
   config.kv_format = config.profile.kv_cache;
   config.micro_batch_tokens = sequences * length;
   Learner learner(model, parameters, config);
-  const auto batch = batch_of(sequences, length, model.vocabulary);
+  const auto batch = bench_batch(sequences, length, model.vocabulary);
   BenchCase c;
   c.row.group = "trainer";
   c.row.name = fmt::format("{} {}, {} x {} tokens", shape.name, profile, sequences, length);
@@ -59,7 +34,7 @@ BenchRow time_step(const BenchArguments& arguments, const BenchShape& shape, con
   c.row.flop = 6.0 * static_cast<double>(matrices) * c.row.tokens;
   BenchRow row = run_cases({std::move(c)}, effort_of(arguments)).at(0);
   row.more = {{"shape", shape.name}, {"profile", profile}, {"parameters", parameters.count()}};
-  row.more["peak_bytes"] = status_bytes("VmHWM") - before;
+  row.more["peak_bytes"] = process_bytes("VmHWM") - before;
   return row;
 }
 

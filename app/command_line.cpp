@@ -119,8 +119,8 @@ void add_bench(CLI::App& app, CommandLine& line) {
       ->check(CLI::Range(1, 65536));
   list("--context", a.contexts, "positions that the cache holds already (sampler)")->check(CLI::Range(1, 65536));
   command->add_option("--repetitions", a.repetitions, "of each case (all but run)")->check(CLI::Range(1, 1000));
-  command->add_flag("--quick", a.quick, "small sizes and few repetitions: a look, no measurement");
-  command->add_flag("--rows-only", a.rows_only, "no ceilings");
+  command->add_flag("--quick", a.quick, "small sizes and few repetitions: a look, no measurement (all but run)");
+  command->add_flag("--rows-only", a.rows_only, "no ceilings (all but run)");
   command->add_flag("--json", a.json, "one JSON object");
   command->callback([&line] { line.command = [&line] { return bench_command(line.bench); }; });
 }

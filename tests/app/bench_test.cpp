@@ -11,8 +11,9 @@ namespace motley::app {
 namespace {
 
 nlohmann::json bench(const TemporaryFolder& folder, std::vector<std::string> words) {
+  if (words.front() != "run") words.push_back("--quick");
   words.insert(words.begin(), "bench");
-  words.insert(words.end(), {"--quick", "--json"});
+  words.push_back("--json");
   const Ended ended = run_binary(folder, words, "export TMPDIR=$PWD;");
   CAPTURE(words, ended.err);
   REQUIRE(ended.code == 0);
@@ -152,6 +153,8 @@ TEST_CASE("bench refuses unknown names with the nearest one") {
   refused({"sampler", "--only", "head"}, "takes no --only");
   refused({"trainer", "--batch", "4"}, "takes no --batch");
   refused({"run", "x.toml", "--threads", "2"}, "takes no --threads");
+  refused({"run", "x.toml", "--quick"}, "takes no --quick");
+  refused({"run", "x.toml", "--rows-only"}, "takes no --rows-only");
   // 6.6 GiB of keys and values, more than a case may take.
   refused({"sampler", "--quick", "--rows-only", "--profile", "bf16", "--batch", "65536"}, "is left out");
   refused({"run"}, "no experiment");

@@ -74,7 +74,7 @@ class Measure:
 
     def torch(self):
         rows = []
-        for model in ("1m", "25m", "135m"):
+        for model in ("1M", "25M", "135M"):
             for dtype in ("fp32", "bf16"):
                 out = self.call(f"{self.peers}/bin/python", ROOT / "tests/bench/peers/trainer_torch.py",
                                 self.build / "trainer_bench", "--models", model, "--dtypes", dtype)

@@ -1,6 +1,6 @@
 """Compares motley's training step with PyTorch's, taking turns step by step on one thread.
 
-    python trainer_torch.py TRAINER_BENCH [--models 1m,25m,135m] [--dtypes fp32,bf16] [--steps 3]
+    python trainer_torch.py TRAINER_BENCH [--models 1M,25M,135M] [--dtypes fp32,bf16] [--steps 3]
 
 TRAINER_BENCH is the program built from tests/bench/trainer_bench.cpp. The peer is the same Llama shape, batch and step
 (forward, cross-entropy on all tokens, backward, fused AdamW): eager, and under torch.compile, each in a process of its
@@ -18,9 +18,9 @@ import sys
 import time
 
 SHAPES = {  # vocabulary, layers, width, heads, kv_heads, ffn; the batch as (sequences, length)
-    "1m": ((2048, 4, 128, 4, 2, 352), (16, 128)),
-    "25m": ((32000, 8, 384, 6, 2, 1024), (4, 256)),
-    "135m": ((49152, 30, 576, 9, 3, 1536), (2, 256)),
+    "1M": ((2048, 4, 128, 4, 2, 352), (16, 128)),
+    "25M": ((32000, 8, 384, 6, 2, 1024), (4, 256)),
+    "135M": ((49152, 30, 576, 9, 3, 1536), (2, 256)),
 }
 
 
@@ -180,7 +180,7 @@ def main():
         return serve(*sys.argv[2:5])
     parser = argparse.ArgumentParser()
     parser.add_argument("bench")
-    parser.add_argument("--models", default="1m,25m,135m")
+    parser.add_argument("--models", default="1M,25M,135M")
     parser.add_argument("--dtypes", default="fp32,bf16")
     parser.add_argument("--modes", default="eager,compiled")
     parser.add_argument("--steps", type=int, default=3)
