@@ -40,6 +40,7 @@ struct Decode {
 };
 struct Decoded {  // with what the replica has done since its last one
   uint64_t replica = 0, tokens = 0, busy_ns = 0, full_tokens = 0, full_ns = 0;
+  uint64_t steps = 0, rows = 0, prefill_rows = 0, shared_rows = 0;  // of its engine (EngineStats)
 };
 struct SessionsFinished {
   uint64_t count = 0;
@@ -59,7 +60,7 @@ struct Calibrated {
 struct FleetReady {};
 struct RateQuery {};
 struct GroupRates {  // since the start, by group
-  std::vector<uint64_t> tokens, busy_ns;
+  std::vector<uint64_t> tokens, busy_ns, steps, rows, prefill_rows, shared_rows;
 };
 
 // Episodes: learner -> environment -> reward, and back.
@@ -124,7 +125,8 @@ MOTLEY_MESSAGE(WeightsLive, m.replica, m.version)
 MOTLEY_MESSAGE(QuantizeTick)
 MOTLEY_MESSAGE(OpenSessions, m.count)
 MOTLEY_MESSAGE(Decode, m.count)
-MOTLEY_MESSAGE(Decoded, m.replica, m.tokens, m.busy_ns, m.full_tokens, m.full_ns)
+MOTLEY_MESSAGE(Decoded, m.replica, m.tokens, m.busy_ns, m.full_tokens, m.full_ns, m.steps, m.rows, m.prefill_rows,
+               m.shared_rows)
 MOTLEY_MESSAGE(SessionsFinished, m.count)
 MOTLEY_MESSAGE(DecodeTick)
 MOTLEY_MESSAGE(ReplicaReady, m.replica, m.group)
@@ -133,7 +135,7 @@ MOTLEY_MESSAGE(Calibrate)
 MOTLEY_MESSAGE(Calibrated, m.replica, m.tokens, m.busy_ns)
 MOTLEY_MESSAGE(FleetReady)
 MOTLEY_MESSAGE(RateQuery)
-MOTLEY_MESSAGE(GroupRates, m.tokens, m.busy_ns)
+MOTLEY_MESSAGE(GroupRates, m.tokens, m.busy_ns, m.steps, m.rows, m.prefill_rows, m.shared_rows)
 MOTLEY_MESSAGE(StartIssuing, m.next_prompt, m.again)
 MOTLEY_MESSAGE(IssueBatch, m.first_prompt, m.prompts)
 MOTLEY_MESSAGE(Credits, m.episodes)

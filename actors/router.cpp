@@ -32,6 +32,10 @@ caf::behavior Router::start(FleetPtr fleet, caf::actor supervisor) {
         for (const Group& group : groups_) {
           rates.tokens.push_back(group.tokens);
           rates.busy_ns.push_back(group.busy_ns);
+          rates.steps.push_back(group.steps);
+          rates.rows.push_back(group.rows);
+          rates.prefill_rows.push_back(group.prefill_rows);
+          rates.shared_rows.push_back(group.shared_rows);
         }
         return rates;
       },
@@ -112,6 +116,10 @@ void Router::decoded(const Decoded& done, std::vector<StepOutput>& outputs) {
   Group& group = groups_[replica.group];
   group.tokens += done.tokens;
   group.busy_ns += done.busy_ns;
+  group.steps += done.steps;
+  group.rows += done.rows;
+  group.prefill_rows += done.prefill_rows;
+  group.shared_rows += done.shared_rows;
   if (done.full_ns > 0)
     replica.capacity.add(static_cast<double>(done.full_tokens), static_cast<double>(done.full_ns) * 1e-9);
   for (StepOutput& output : outputs) {

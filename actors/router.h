@@ -30,7 +30,7 @@ class Router {
   struct Group {
     std::vector<uint64_t> replicas;  // that can serve, ascending
     std::vector<uint64_t> waiting;   // sessions without a replica
-    uint64_t tokens = 0, busy_ns = 0;
+    uint64_t tokens = 0, busy_ns = 0, steps = 0, rows = 0, prefill_rows = 0, shared_rows = 0;
   };
   using Outbox = std::map<uint64_t, std::vector<GenerateRequest>>;  // by replica
 

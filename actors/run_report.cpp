@@ -19,8 +19,9 @@ double value_or_zero(const algos::Metrics& metrics, const std::string& name) {
 
 RunReport::RunReport(const Experiment& experiment)
     : experiment_(experiment), start_(Clock::now()), entered_(start_), totals_(experiment.samplers.size()) {
-  last_.tokens.resize(experiment.samplers.size());
-  last_.busy_ns.resize(experiment.samplers.size());
+  for (auto* counts :
+       {&last_.tokens, &last_.busy_ns, &last_.steps, &last_.rows, &last_.prefill_rows, &last_.shared_rows})
+    counts->resize(experiment.samplers.size());
 }
 
 void RunReport::enter(Phase phase) {
@@ -61,12 +62,19 @@ void RunReport::add_compute(algos::Metrics& metrics, double seconds) {
 void RunReport::add_group(size_t g, algos::Metrics& metrics, const GroupCounters& counters, double seconds) {
   const SamplerGroupOptions& group = experiment_.samplers[g];
   const std::string prefix = "group/" + group.name + "/";
-  const auto tokens = static_cast<double>(counters.tokens[g] - last_.tokens[g]);
-  const double busy = static_cast<double>(counters.busy_ns[g] - last_.busy_ns[g]) * 1e-9;
+  const auto since = [&](std::vector<uint64_t> GroupCounters::*count) {
+    return static_cast<double>((counters.*count)[g] - (last_.*count)[g]);
+  };
+  const double tokens = since(&GroupCounters::tokens), busy = since(&GroupCounters::busy_ns) * 1e-9;
   const auto replicas = static_cast<double>(group.replicas);
   const double cost = group.price_per_hour * replicas * seconds / 3600.0;
   metrics[prefix + "time/tokens_per_second"] = tokens / seconds;
   metrics[prefix + "time/idle_share"] = std::clamp(1.0 - busy / (replicas * seconds), 0.0, 1.0);
+  const double steps = since(&GroupCounters::steps), prefill = since(&GroupCounters::prefill_rows);
+  const double given = prefill + since(&GroupCounters::shared_rows);
+  metrics[prefix + "time/prefill_rows"] = prefill;
+  if (given > 0) metrics[prefix + "time/shared_share"] = 1.0 - prefill / given;
+  if (steps > 0) metrics[prefix + "time/rows_per_step"] = since(&GroupCounters::rows) / steps;
   if (tokens > 0) metrics[prefix + "cost/per_million_tokens"] = cost / tokens * 1e6;
   metrics["time/tokens_per_second"] += tokens / seconds;
   metrics["cost/update"] += cost;

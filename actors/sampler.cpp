@@ -43,7 +43,11 @@ void Sampler::swap(const SwapWeights& message, const WeightsPtr& weights) {
   if (first) {
     EngineLimits limits;
     limits.max_sequences = fleet_->experiment.samplers[group_].max_sequences;
-    engine_ = std::make_unique<Engine>(weights, limits);
+    {
+      const kernels::ComputeLease lease(compute_);  // the angles of every position are computed
+      engine_ = std::make_unique<Engine>(weights, limits);
+    }
+    compute_.rest();
   } else {
     engine_->set_weights(weights);
   }
@@ -84,8 +88,19 @@ void Sampler::step() {
     done_.full_tokens += outputs.size();
     done_.full_ns += elapsed;
   }
+  count_rows();
   for (StepOutput& output : outputs) collect(std::move(output));
   if (!outbox_.empty()) send_outbox();
+}
+
+void Sampler::count_rows() {
+  const EngineStats now = engine_->stats();
+  const auto since = [&](int64_t EngineStats::*count) { return static_cast<uint64_t>(now.*count - counted_.*count); };
+  ++done_.steps;
+  done_.rows += since(&EngineStats::prefill_rows) + since(&EngineStats::decode_rows);
+  done_.prefill_rows += since(&EngineStats::prefill_rows);
+  done_.shared_rows += since(&EngineStats::shared_rows);
+  counted_ = now;
 }
 
 std::pair<std::vector<StepOutput>, uint64_t> Sampler::timed_step() {
@@ -150,6 +165,7 @@ void Sampler::calibrate() {
     }
   }
   compute_.rest();
+  counted_ = engine_->stats();
   self_->send(router_, result);
 }
 

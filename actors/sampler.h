@@ -19,6 +19,8 @@ class Sampler {
   void decode(std::vector<GenerateRequest>& requests);
   void tick();
   void step();
+  /// Adds what the engine has computed since the last time to done_.
+  void count_rows();
   /// One step of the engine under a lease: what it did, and its nanoseconds.
   std::pair<std::vector<StepOutput>, uint64_t> timed_step();
   void calibrate();
@@ -38,6 +40,7 @@ class Sampler {
   Decoded done_;
   bool ticking_ = false;
   int64_t steps_ = 0;
+  EngineStats counted_;  // what done_ has heard of
 };
 
 caf::behavior sampler(caf::stateful_actor<Sampler>* self, FleetPtr fleet, uint64_t replica, size_t group,

@@ -82,16 +82,16 @@ std::string Progress::block(int64_t update, const algos::Metrics& metrics) {
                               field(metrics, "reward/mean", "{:.3f}"), pass_ < 0 ? "-" : fmt::format("{:.3f}", pass_),
                               field(metrics, "kl/sampler_trainer", "{:.5f}"), field(metrics, "entropy", "{:.3f}"),
                               field(metrics, "staleness/mean", "{:.2f}")));
-  // 77 columns, so that the whole table fits on a terminal of 80.
-  constexpr const char* kRow = "{:<12.12} {:<15.15} {:>6} {:>9} {:>9} {:>10} {:>10}";
-  lines.push_back(fmt::format(kRow, "group", "profile", "share", "kl", "outside", "staleness", "tokens/s"));
+  // The names that may be long come last, where the edge of a narrow terminal cuts them.
+  constexpr const char* kRow = "{:<12.12} {:>6} {:>9} {:>9} {:>10} {:>10}  {}";
+  lines.push_back(fmt::format(kRow, "group", "share", "kl", "outside", "staleness", "tokens/s", "profile"));
   for (const auto& group : experiment_.samplers) {
     const std::string prefix = "group/" + group.name + "/";
-    lines.push_back(fmt::format(kRow, group.name, group.profile, field(metrics, prefix + "share", "{:.2f}"),
+    lines.push_back(fmt::format(kRow, group.name, field(metrics, prefix + "share", "{:.2f}"),
                                 field(metrics, prefix + "kl/sampler_trainer", "{:.5f}"),
                                 field(metrics, prefix + "ratio/outside", "{:.4f}"),
                                 field(metrics, prefix + "staleness/mean", "{:.2f}"),
-                                field(metrics, prefix + "time/tokens_per_second", "{:.0f}")));
+                                field(metrics, prefix + "time/tokens_per_second", "{:.0f}"), group.profile));
   }
   std::string out = erase();
   for (std::string& line : lines) {

@@ -24,6 +24,10 @@ class QuantizedRows {
   const float* block_scales() const { return block_scales_.data(); }
   /// What the rows were quantized for: products of a profile that differs there cannot take them.
   const Quantization& activation() const { return activation_; }
+  /// Memory of the buffers.
+  int64_t bytes() const {
+    return static_cast<int64_t>((floats_.capacity() + factors_.capacity() + block_scales_.capacity()) * sizeof(float));
+  }
 
  private:
   ConstMatrix values_;

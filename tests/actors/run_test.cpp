@@ -91,6 +91,22 @@ TEST_CASE("two samplers of one format and seed answer differently, and the same 
   CHECK(answers() == first);
 }
 
+TEST_CASE("the prompts' tokens are computed, or shared between the samples of one prompt") {
+  Experiment experiment = tiny_experiment(false);
+  experiment.run.keep_trajectories = "all";
+  TemporaryFolder folder;
+  const Outcome outcome = run_tiny(experiment, folder.path());
+  const algos::Metrics& metrics = outcome.seen.rows.at(1).second;
+  const int64_t vocabulary = load_checkpoint(outcome.summary.checkpoint).config.vocabulary;
+  double given = 0;
+  for (const algos::Trajectory& t : read_trajectories(trajectory_path(folder.path(), 1), vocabulary))
+    given += static_cast<double>(t.tokens.size() - t.records.size());
+  const double computed = metrics.at("group/one/time/prefill_rows"), shared = metrics.at("group/one/time/shared_share");
+  CHECK(shared > 0.0);
+  CHECK(computed == Approx(given * (1.0 - shared)));
+  CHECK(metrics.at("group/one/time/rows_per_step") > 1.0);
+}
+
 TEST_CASE("several groups share a lock-step batch by their replicas") {
   Experiment experiment = tiny_experiment(false);
   experiment.algo.prompts = 10;
@@ -106,6 +122,7 @@ TEST_CASE("several groups share a lock-step batch by their replicas") {
   CHECK(metrics.at("group/one/kl/sampler_trainer") == 0.0);
   CHECK(metrics.at("group/two/kl/sampler_trainer") != 0.0);
   CHECK(metrics.at("group/two/cost/per_million_tokens") > 0.0);
+  CHECK(metrics.at("group/two/time/rows_per_step") >= 1.0);
   CHECK(outcome.summary.groups[1].emulated);
   CHECK_FALSE(outcome.summary.groups[0].emulated);
 }

@@ -137,15 +137,20 @@ TEST_CASE("the display and the closing table fit on a terminal of 80 columns") {
                     {prefix + "staleness/mean", 12.5},
                     {prefix + "time/tokens_per_second", 123456.0}});
   }
-  Progress wide(experiment, true, 200);
-  for (const std::string& text : {wide.update(3, metrics), closing_table(summary)}) {
+  Progress usual(experiment, true, 80);
+  for (const std::string& text : {usual.update(3, metrics), closing_table(summary)}) {
     CAPTURE(text);
     CHECK(text.find("staleness") != std::string::npos);
     std::istringstream rows(text);
     std::string row;
     std::getline(rows, row);  // the bar takes what there is
+    CHECK(text.find("123456") != std::string::npos);
     while (std::getline(rows, row)) CHECK(row.size() <= 80);
   }
+  // The longest name of a profile is whole where there is room.
+  experiment.samplers.back().profile = "h100-fp8-channel-accumulate14";
+  Progress wide(experiment, true, 100);
+  CHECK(wide.update(3, metrics).find(" h100-fp8-channel-accumulate14\n") != std::string::npos);
 }
 
 TEST_CASE("the closing table marks emulated rates") {
