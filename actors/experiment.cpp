@@ -61,6 +61,8 @@ algos::LearnerConfig Experiment::learner_config() const {
   config.loss_scale.growth_interval = trainer.loss_scale_growth;
   config.checkpoint_activations = trainer.checkpoint_activations;
   config.seed = seed;
+  for (const SamplerGroupOptions& group : samplers)
+    config.sampler_formats[group.name] = kernels::weight_format_name(group_profile(group));
   return config;
 }
 

@@ -135,7 +135,8 @@ Metrics Learner::State::update(const std::vector<Trajectory>& samples, bool take
     norm += outcome.grad_norm;
     ++clean;
   }
-  Metrics metrics = batch_metrics(samples, batch.selection, scores);
+  Metrics metrics = batch_metrics(samples, batch.selection, scores,
+                                  {training_band(config.correction_parameters), config.sampler_formats});
   if (std::isfinite(loss)) metrics["loss"] = taken ? loss / static_cast<double>(taken) : 0.0;
   if (old_seconds) metrics["time/pi_old"] = *old_seconds;
   if (!take_steps) return metrics;

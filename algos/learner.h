@@ -27,7 +27,8 @@ struct LearnerConfig {
   bool checkpoint_activations = false;                // run each layer again in the backward pass: the same bits
   AdamWConfig optimizer;
   LossScale loss_scale;
-  uint64_t seed = 0;  // order of minibatches
+  uint64_t seed = 0;                                   // order of minibatches
+  std::map<std::string, std::string> sampler_formats;  // weight format by sampler group, for the metrics by format
 };
 
 /// Numbers by metric name (docs/metrics.md): "loss", "grad_norm", "kl/sampler_trainer", "group/<name>/...".

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+
+#include "algos/batch_layout.h"
+#include "algos/metric_values.h"
 
 namespace motley::algos {
 namespace {
-
-constexpr double kDiagnosticLow = 0.2, kDiagnosticHigh = 5.0;
 
 class Mean {
  public:
@@ -25,49 +25,59 @@ class Mean {
   int64_t count_ = 0;
 };
 
-double representable(double value) {
-  constexpr double kLargest = std::numeric_limits<double>::max();
-  return std::isinf(value) ? std::copysign(kLargest, value) : value;
-}
-
-/// Nearest rank: the smallest value that at least a share of `share` does not exceed. Reorders.
-double quantile(std::vector<double>& values, double share) {
-  const auto rank = static_cast<size_t>(std::ceil(share * static_cast<double>(values.size())));
-  const auto place = values.begin() + static_cast<int64_t>(std::max<size_t>(rank, 1) - 1);
-  std::nth_element(values.begin(), place, values.end());
-  return *place;
-}
-
 double age(const Trajectory& sample, uint64_t version) {
   return static_cast<double>(sample.batch_version) - static_cast<double>(version);
 }
 
-/// The metrics that exist for all samples together and for each sampler group.
-class SharedMetrics {
+/// What there is for all samples together and for each sampler group.
+class GroupMetrics {
  public:
-  void add(const Trajectory& sample, const SampleScores& scores) {
+  void add(const Trajectory& sample, const Diagnostics& scores) {
     reward_.add(sample.reward);
     tokens_.add(static_cast<double>(sample.records.size()));
     staleness_.add(age(sample, sample.oldest_version()));
-    log_ratios_.insert(log_ratios_.end(), scores.log_ratio.begin(), scores.log_ratio.end());
+    scores_ += scores;
+    ++samples_;
   }
   void write(Metrics& metrics, const std::string& prefix) const {
     reward_.write(metrics, prefix + "reward/mean");
     tokens_.write(metrics, prefix + "episode/tokens");
     staleness_.write(metrics, prefix + "staleness/mean");
-    if (log_ratios_.empty()) return;
-    const RatioStatistics ratios = ratio_statistics(log_ratios_);
-    metrics[prefix + "kl/sampler_trainer"] = ratios.kl;
-    metrics[prefix + "kl/k3"] = ratios.k3;
-    metrics[prefix + "ratio/outside"] = ratios.outside;
-    metrics[prefix + "ratio/max"] = ratios.max;
-    if (prefix.empty()) metrics["ess"] = ratios.ess;
+    scores_.write(metrics, prefix);
   }
+  int64_t samples() const { return samples_; }
+  const Diagnostics& scores() const { return scores_; }
 
  private:
   Mean reward_, tokens_, staleness_;
-  std::vector<double> log_ratios_;
+  Diagnostics scores_;
+  int64_t samples_ = 0;
 };
+
+TokenScore token_score(const TokenRecords& records, const SampleScores& scores, size_t t) {
+  TokenScore token{.log_p = scores.log_p[t],
+                   .log_q = records.log_q[t],
+                   .entropy = scores.entropy[t],
+                   .masked = scores.masked[t] != 0};
+  if (!scores.log_q_tail.empty() && scores.log_q_tail[t] > kNoMass) {
+    token.has_tail = true;
+    token.log_p_tail = scores.log_p_tail[t];
+    token.log_q_tail = scores.log_q_tail[t];
+  }
+  return token;
+}
+
+/// The sums of one sample, by staleness bucket: it is sampled while weights are swapped.
+std::map<std::string, Diagnostics> by_staleness(const Trajectory& sample, const SampleScores& scores,
+                                                const RatioInterval& band) {
+  std::map<std::string, Diagnostics> parts;
+  for (size_t t = 0; t < scores.log_p.size(); ++t) {
+    const uint64_t version = sample.records.versions[t];
+    const uint64_t versions = sample.batch_version > version ? sample.batch_version - version : 0;
+    parts[staleness_bucket(versions)].add(token_score(sample.records, scores, t), band);
+  }
+  return parts;
+}
 
 void add_episode_metrics(Metrics& metrics, std::span<const Trajectory> batch, std::span<const size_t> kept) {
   std::map<std::string, Mean> parts;
@@ -92,28 +102,24 @@ void add_episode_metrics(Metrics& metrics, std::span<const Trajectory> batch, st
 
 }  // namespace
 
-RatioStatistics ratio_statistics(std::span<const double> log_ratios) {
-  const auto n = static_cast<double>(log_ratios.size());
-  const double largest = *std::max_element(log_ratios.begin(), log_ratios.end());
-  RatioStatistics result;
-  double sum = 0.0, squares = 0.0, outside = 0.0;
-  for (const double x : log_ratios) {
-    result.kl -= x;
-    result.k3 += std::expm1(x) - x;  // r - 1 - log r without cancellation near r = 1
-    outside += x < std::log(kDiagnosticLow) || x > std::log(kDiagnosticHigh) ? 1.0 : 0.0;
-    const double scaled = std::exp(x - largest);  // the share is the same for r / max r, which cannot overflow
-    sum += scaled;
-    squares += scaled * scaled;
+RatioInterval training_band(const CorrectionParameters& parameters) {
+  for (const std::string prefix : {"", "mis."}) {
+    const auto low = parameters.find(prefix + "low"), high = parameters.find(prefix + "high");
+    if (low == parameters.end() || high == parameters.end()) continue;
+    const double* low_value = std::get_if<double>(&low->second);
+    const double* high_value = std::get_if<double>(&high->second);
+    if (low_value && high_value) return {*low_value, *high_value};
   }
-  result.kl = representable(result.kl / n) + 0.0;  // + 0.0: no negative zero
-  result.k3 = representable(result.k3 / n);
-  result.outside = outside / n;
-  result.max = representable(std::exp(largest));
-  result.ess = sum * sum / (n * squares);
-  return result;
+  return {0.5, 5.0};
 }
 
-Metrics batch_metrics(std::span<const Trajectory> batch, const SampleSelection& selection, const BatchScores& scores) {
+std::string staleness_bucket(uint64_t versions) {
+  constexpr const char* kNames[] = {"0-1", "2-3", "4-5", "6+"};
+  return kNames[std::min<uint64_t>(versions / 2, 3)];
+}
+
+Metrics batch_metrics(std::span<const Trajectory> batch, const SampleSelection& selection, const BatchScores& scores,
+                      const MetricsConfig& config) {
   Metrics metrics;
   metrics["samples/count"] = static_cast<double>(batch.size());
   metrics["samples/failed"] = static_cast<double>(selection.failed);
@@ -122,26 +128,31 @@ Metrics batch_metrics(std::span<const Trajectory> batch, const SampleSelection& 
     metrics["advantage/zero_groups"] =
         static_cast<double>(selection.zero_groups) / static_cast<double>(selection.groups.size());
   }
-  SharedMetrics all;
-  std::map<std::string, SharedMetrics> by_sampler;
-  std::map<std::string, int64_t> sampler_samples;
-  Mean entropy, masked;
+  GroupMetrics all;
+  std::map<std::string, GroupMetrics> groups;
+  std::map<std::string, Diagnostics> formats, buckets;
   for (const size_t i : selection.kept) {
-    all.add(batch[i], scores.samples[i]);
-    by_sampler[batch[i].sampler].add(batch[i], scores.samples[i]);
-    ++sampler_samples[batch[i].sampler];
-    for (const double value : scores.samples[i].entropy) entropy.add(value);
-    for (const uint8_t value : scores.samples[i].masked) masked.add(value);
+    Diagnostics whole;
+    for (auto& [bucket, part] : by_staleness(batch[i], scores.samples[i], config.band)) {
+      whole += part;
+      part.close_sample();
+      buckets[bucket] += part;
+    }
+    whole.close_sample();
+    all.add(batch[i], whole);
+    groups[batch[i].sampler].add(batch[i], whole);
   }
   all.write(metrics, "");
-  entropy.write(metrics, "entropy");
-  masked.write(metrics, "ratio/masked");
   add_episode_metrics(metrics, batch, selection.kept);
-  for (const auto& [name, values] : by_sampler) {
-    values.write(metrics, "group/" + name + "/");
+  for (const auto& [name, group] : groups) {
+    group.write(metrics, "group/" + name + "/");
     metrics["group/" + name + "/share"] =
-        static_cast<double>(sampler_samples[name]) / static_cast<double>(selection.kept.size());
+        static_cast<double>(group.samples()) / static_cast<double>(selection.kept.size());
+    const auto format = config.sampler_formats.find(name);
+    if (format != config.sampler_formats.end()) formats[format->second] += group.scores();
   }
+  for (const auto& [name, sums] : formats) sums.write(metrics, "format/" + name + "/");
+  for (const auto& [name, sums] : buckets) sums.write(metrics, "staleness/" + name + "/");
   for (const auto& [name, values] : scores.further) {
     std::vector<double> sorted = values;
     metrics[name + "_median"] = representable(quantile(sorted, 0.5));

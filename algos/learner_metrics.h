@@ -1,5 +1,5 @@
-// The learner's metrics (docs/metrics.md): per-token scores of a batch, gathered in any order of micro-batches and
-// added up in the order of the batch, so that no metric depends on the split.
+// The learner's metrics (docs/metrics.md): per-token scores of a batch, gathered in any order of micro-batches, and
+// what they come to in all, by sampler group, by number format and by staleness. No metric depends on the split.
 #pragma once
 
 #include <map>
@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "algos/diagnostics.h"
 #include "algos/learner.h"
 #include "algos/sample_selection.h"
 #include "algos/trajectory.h"
@@ -15,9 +16,10 @@ namespace motley::algos {
 
 /// What the trainer found at each loss token of one sample, before it trained on the sample.
 struct SampleScores {
-  std::vector<double> log_ratio;  // log p - log q of the drawn token: exactly 0 for equal log-probabilities
+  std::vector<double> log_p;  // of the drawn token
   std::vector<double> entropy;
   std::vector<uint8_t> masked;
+  std::vector<double> log_p_tail, log_q_tail;  // outside the recorded ids; -inf for both: no tail, or not looked at
 };
 struct BatchScores {
   explicit BatchScores(size_t samples) : samples(samples) {}
@@ -25,14 +27,17 @@ struct BatchScores {
   std::map<std::string, std::vector<double>> further;  // Coefficients::samples of all micro-batches
 };
 
-/// Statistics of ratios r = p / q. True extremes: nothing is bounded but what a double cannot hold.
-struct RatioStatistics {
-  double kl = 0, k3 = 0, outside = 0, max = 0, ess = 0;
+struct MetricsConfig {
+  RatioInterval band{0.5, 5.0};                        // of the ratios that training keeps
+  std::map<std::string, std::string> sampler_formats;  // weight format by sampler group; a group without one has none
 };
-/// `log_ratios` must not be empty.
-RatioStatistics ratio_statistics(std::span<const double> log_ratios);
-
 /// Everything but what the optimizer's step adds.
-Metrics batch_metrics(std::span<const Trajectory> batch, const SampleSelection& selection, const BatchScores& scores);
+Metrics batch_metrics(std::span<const Trajectory> batch, const SampleSelection& selection, const BatchScores& scores,
+                      const MetricsConfig& config = {});
+/// [low, high] of masked importance sampling ("low" and "high", or "mis.low" and "mis.high" in a sum of pieces); its
+/// default [0.5, 5] for corrections without such a band.
+RatioInterval training_band(const CorrectionParameters& parameters);
+/// "0-1", "2-3", "4-5" or "6+": the bucket of a token that was drawn so many weight versions ago.
+std::string staleness_bucket(uint64_t versions);
 
 }  // namespace motley::algos

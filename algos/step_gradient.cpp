@@ -34,6 +34,7 @@ namespace {
 
 /// What is known of a sample once it is scored under the weights of this step.
 void note_scored(TrainingBatch& batch, BatchScores* scores, const MicroBatch& micro, const Scored& scored) {
+  const std::vector<double> tails = tails_outside_records(micro, scored.log_p, scored.log_outside);
   for (size_t t = 0; t < micro.tokens(); ++t) {
     const size_t sample = micro.sample_of(t);
     const auto drawn = static_cast<size_t>(micro.sampled[t]);
@@ -43,8 +44,10 @@ void note_scored(TrainingBatch& batch, BatchScores* scores, const MicroBatch& mi
     }
     if (!scores) continue;
     SampleScores& found = scores->samples[sample];
-    found.log_ratio.push_back(scored.log_p[drawn] - micro.log_q[drawn]);
+    found.log_p.push_back(scored.log_p[drawn]);
     found.entropy.push_back(scored.entropy[t]);
+    found.log_p_tail.push_back(tails[t]);
+    found.log_q_tail.push_back(micro.log_q_tail[t]);
   }
 }
 

@@ -133,6 +133,14 @@ const NumericProfile* find_profile(std::string_view name) {
   return nullptr;
 }
 
+std::string weight_format_name(const NumericProfile& profile) {
+  const Quantization& weight = profile.weight;
+  if (weight.scaling == Scaling::nv16) return "nvfp4";
+  if (weight.scaling == Scaling::mx32) return weight.format == Format::e2m1 ? "mxfp4" : "mxfp8";
+  if (weight.format == Format::e4m3 || weight.format == Format::e5m2) return "fp8";
+  return std::string(format_name(weight.format));
+}
+
 std::string describe(const NumericProfile& profile) {
   std::string text = "weights " + describe(profile.weight) + ", activations " + describe(profile.activation) + ", KV " +
                      std::string(format_name(profile.kv_cache));

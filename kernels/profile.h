@@ -54,6 +54,8 @@ struct NumericProfile {
 const std::vector<NumericProfile>& profiles();
 /// The preset of that name, or null.
 const NumericProfile* find_profile(std::string_view name);
+/// The weight format in the words that profiles are named with: bf16, fp16, fp32, fp8, nvfp4, mxfp8, mxfp4.
+std::string weight_format_name(const NumericProfile& profile);
 /// One line for `motley list profiles`: formats, KV cache, tiling, hardware, emulated or not.
 std::string describe(const NumericProfile& profile);
 

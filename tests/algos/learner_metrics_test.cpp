@@ -8,47 +8,7 @@
 namespace motley::algos {
 namespace {
 
-TEST_CASE("equal log-probabilities give exactly 0 and exactly 1") {
-  const RatioStatistics s = ratio_statistics(std::vector<double>(7, 0.0));
-  CHECK(s.kl == 0.0);
-  CHECK(!std::signbit(s.kl));
-  CHECK(s.k3 == 0.0);
-  CHECK(s.max == 1.0);
-  CHECK(s.ess == 1.0);
-  CHECK(s.outside == 0.0);
-}
-
-TEST_CASE("ratio statistics by hand") {
-  const std::vector<double> x{std::log(2.0), std::log(0.5), std::log(6.0), std::log(0.1), 0.0};
-  const RatioStatistics s = ratio_statistics(x);
-  CHECK(s.kl == Approx(-std::log(0.6) / 5.0));
-  CHECK(s.k3 == Approx((2.0 + 0.5 + 6.0 + 0.1 + 1.0 - 5.0 - std::log(0.6)) / 5.0));
-  CHECK(s.outside == Approx(0.4));
-  CHECK(s.max == Approx(6.0));
-  CHECK(s.ess == Approx(9.6 * 9.6 / (5.0 * (4.0 + 0.25 + 36.0 + 0.01 + 1.0))));
-}
-
-TEST_CASE("k3 keeps its digits near a ratio of 1") {
-  const double x = 1e-9;
-  // r - 1 - log r = x^2 / 2 + ...; computed as exp(x) - 1 - x it would be of order 1e-16, not 5e-19. expm1(x) - x
-  // errs by 1e-16 x.
-  CHECK(ratio_statistics(std::vector<double>{x}).k3 == Approx(x * x / 2).epsilon(1e-6));
-  const double y = 1e-4;
-  CHECK(ratio_statistics(std::vector<double>{y}).k3 == Approx(y * y / 2 + y * y * y / 6).epsilon(1e-7));
-}
-
-TEST_CASE("true extremes are reported, and stay finite") {
-  const RatioStatistics s = ratio_statistics(std::vector<double>{100.0, 0.0, -100.0});
-  CHECK(s.max == std::exp(100.0));
-  CHECK(s.k3 == Approx(std::exp(100.0) / 3.0));
-  CHECK(s.kl == 0.0);
-  CHECK(s.ess == Approx(1.0 / 3.0));
-  CHECK(s.outside == Approx(2.0 / 3.0));
-  const RatioStatistics huge = ratio_statistics(std::vector<double>{2000.0, -3000.0});
-  CHECK(huge.max == std::numeric_limits<double>::max());
-  CHECK(huge.k3 == std::numeric_limits<double>::max());
-  CHECK(huge.ess == 0.5);
-}
+constexpr double kNone = -std::numeric_limits<double>::infinity();
 
 Trajectory sample(const char* sampler, uint64_t group, double reward, std::vector<uint64_t> versions) {
   Trajectory t;
@@ -58,6 +18,7 @@ Trajectory sample(const char* sampler, uint64_t group, double reward, std::vecto
   t.reward_parts = {{"correct", reward}};
   t.batch_version = 10;
   t.records.tokens.assign(versions.size(), 0);
+  t.records.log_q.assign(versions.size(), -2.0f);
   t.records.versions = std::move(versions);
   return t;
 }
@@ -72,11 +33,12 @@ TEST_CASE("metrics of a batch by hand") {
   selection.kept = {0, 1, 2};
   selection.groups = {{0, 1, 2}};
   BatchScores scores(3);
-  scores.samples[0] = {{0.0, std::log(2.0)}, {1.0, 2.0}, {0, 0}};
-  scores.samples[1] = {{std::log(7.0)}, {3.0}, {1}};
-  scores.samples[2] = {{0.0, 0.0, 0.0}, {0.0, 0.0, 0.0}, {0, 0, 0}};
+  scores.samples[0] = {{-2.0, -2.0 + std::log(2.0)}, {1.0, 2.0}, {0, 0}, {}, {}};
+  scores.samples[1] = {{-2.0 + std::log(7.0)}, {3.0}, {1}, {}, {}};
+  scores.samples[2] = {{-2.0, -2.0, -2.0}, {0.0, 0.0, 0.0}, {0, 0, 0}, {}, {}};
   for (int i = 1; i <= 200; ++i) scores.further["sc/tail_ratio"].push_back(i);
-  const Metrics m = batch_metrics(batch, selection, scores);
+  const Metrics m =
+      batch_metrics(batch, selection, scores, {.sampler_formats = {{"x", "fp8"}, {"y", "bf16"}, {"absent", "nvfp4"}}});
   const std::map<std::string, double> expected{
       {"reward/mean", 0.5},
       {"reward/correct", 0.5},
@@ -108,6 +70,19 @@ TEST_CASE("metrics of a batch by hand") {
       {"group/y/share", 1.0 / 3},
       {"group/y/ratio/outside", 1},
       {"group/y/staleness/mean", 0},
+      {"group/x/entropy", 0.6},
+      {"tokens", 6},
+      {"format/fp8/tokens", 5},
+      {"format/fp8/kl/sampler_trainer", -std::log(2.0) / 5},
+      {"format/bf16/ratio/masked", 1},
+      {"staleness/0-1/tokens", 5},
+      {"staleness/2-3/tokens", 1},
+      {"staleness/0-1/kl/sampler_trainer", -std::log(7.0) / 5},
+      {"staleness/2-3/kl/sampler_trainer", -std::log(2.0)},
+      // Over samples, not tokens; a sample of two ages is a sample in both buckets.
+      {"log_ppl_gap", -1000.0 / 3 * (std::log(2.0) / 2 + std::log(7.0))},
+      {"staleness/0-1/log_ppl_gap", -1000.0 / 3 * std::log(7.0)},
+      {"staleness/2-3/log_ppl_gap", -1000.0 * std::log(2.0)},
   };
   for (const auto& [name, value] : expected) {
     CAPTURE(name);
@@ -116,7 +91,47 @@ TEST_CASE("metrics of a batch by hand") {
   }
   CHECK(m.contains("ess"));
   CHECK(m.contains("kl/k3"));
-  CHECK(!m.contains("group/x/ess"));
+  for (const char* name : {"format/nvfp4/tokens", "staleness/4-5/tokens", "mass/sampler_tail"})
+    CHECK(!m.contains(name));
+}
+
+TEST_CASE("tails are told where the sampler has mass outside the record") {
+  std::vector<Trajectory> batch{sample("x", 1, 1.0, {9, 9, 9})};
+  SampleSelection selection;
+  selection.kept = {0};
+  selection.groups = {{0}};
+  BatchScores scores(1);
+  scores.samples[0] = {
+      {-2, -2, -2}, {0, 0, 0}, {0, 0, 0}, {std::log(0.1), kNone, std::log(0.1)}, {std::log(0.2), kNone, std::log(0.4)}};
+  const Metrics m = batch_metrics(batch, selection, scores);
+  CHECK(m.at("mass/sampler_tail") == Approx(0.3));
+  CHECK(m.at("mass/trainer_tail") == Approx(0.1));
+  CHECK(m.at("mass/sampler_head") == Approx(0.7));
+  CHECK(m.at("mass/trainer_head") == Approx(0.9));
+  CHECK(m.at("mass/log_tail_ratio_median") == Approx(std::log(2.0)));
+  CHECK(m.at("mass/log_tail_ratio_p99") == Approx(std::log(4.0)));
+  scores.samples[0].log_q_tail.assign(3, kNone);
+  CHECK(!batch_metrics(batch, selection, scores).contains("mass/sampler_tail"));
+}
+
+TEST_CASE("the training band is the correction's, by either name of its parameters") {
+  const auto edges = [](const CorrectionParameters& parameters) {
+    const RatioInterval band = training_band(parameters);
+    return std::pair(std::exp(band.log_low), std::exp(band.log_high));
+  };
+  CHECK(edges({{"low", 0.25}, {"high", 4.0}}).first == Approx(0.25));
+  CHECK(edges({{"mis.low", 0.25}, {"mis.high", 4.0}, {"sc.tail", std::string("off")}}).second == Approx(4.0));
+  for (const CorrectionParameters& other :
+       {CorrectionParameters{}, {{"cap", 3.0}}, {{"geo-mask.low", 0.99}, {"geo-mask.high", 1.01}}, {{"low", 0.1}}}) {
+    CHECK(edges(other).first == Approx(0.5));
+    CHECK(edges(other).second == Approx(5.0));
+  }
+}
+
+TEST_CASE("staleness buckets") {
+  const std::map<uint64_t, std::string> expected{{0, "0-1"}, {1, "0-1"}, {2, "2-3"}, {3, "2-3"},   {4, "4-5"},
+                                                 {5, "4-5"}, {6, "6+"},  {7, "6+"},  {~0ull, "6+"}};
+  for (const auto& [versions, bucket] : expected) CHECK(staleness_bucket(versions) == bucket);
 }
 
 TEST_CASE("a batch of which nothing is left has counts and no means") {

@@ -17,21 +17,45 @@ struct Run {
 };
 
 TEST_CASE("a step changes the weights, advances the version and reports itself") {
-  Run run(learner_config("sc+mis"));
+  LearnerConfig config = learner_config("sc+mis");
+  config.sampler_formats = {{"a", "fp8"}};
+  Run run(config);
   const auto before = run.parameters.fingerprints();
   const Metrics m = run.learner.step(four_episodes("top_k"));
   CHECK(run.learner.steps() == 1);
   CHECK(run.learner.optimizer().steps() == 1);
   CHECK(run.parameters.fingerprints() != before);
-  for (const char* name : {"loss", "grad_norm", "lr", "steps/skipped", "entropy", "ess", "kl/sampler_trainer", "kl/k3",
-                           "ratio/outside", "ratio/masked", "ratio/max", "reward/mean", "samples/count",
-                           "sc/tail_ratio_median", "sc/tail_ratio_p99", "group/a/share", "staleness/mean"}) {
+  for (const char* name : {"loss",
+                           "grad_norm",
+                           "lr",
+                           "steps/skipped",
+                           "entropy",
+                           "ess",
+                           "kl/sampler_trainer",
+                           "kl/k3",
+                           "ratio/outside",
+                           "ratio/masked",
+                           "ratio/max",
+                           "reward/mean",
+                           "samples/count",
+                           "sc/tail_ratio_median",
+                           "sc/tail_ratio_p99",
+                           "group/a/share",
+                           "staleness/mean",
+                           "mass/log_tail_ratio_median",
+                           "group/a/ess_in_band",
+                           "staleness/0-1/kl/trainer_sampler",
+                           "format/fp8/ratio/chi2",
+                           "log_ppl_gap"}) {
     CAPTURE(name);
     REQUIRE(m.contains(name));
     CHECK(std::isfinite(m.at(name)));
   }
   CHECK(m.at("lr") == Approx(1e-2));
   CHECK(!m.contains("loss_scale"));
+  // Tails are those that the correction works with: plain GRPO looks at no record.
+  Run plain(learner_config("grpo"));
+  CHECK(!plain.learner.step(four_episodes("top_k")).contains("mass/log_tail_ratio_median"));
   run.learner.set_steps(41);
   run.learner.step(four_episodes("top_k"));
   CHECK(run.learner.steps() == 42);
