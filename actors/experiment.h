@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "actors/policy/collapse_watch.h"
 #include "algos/learner.h"
 #include "envs/environment.h"
 #include "tensor/engine.h"
@@ -99,6 +100,7 @@ struct Experiment {
   TrainerOptions trainer;
   std::vector<SamplerGroupOptions> samplers;
   EvalOptions eval;
+  actors::WatchOptions watch;
 
   /// The seed of the starting weights and the warm start: runs that differ in their own seed alone can share a start.
   uint64_t start_seed() const { return model.seed ? static_cast<uint64_t>(*model.seed) : seed; }

@@ -58,6 +58,8 @@ void check_resumable(const Fleet& fleet, StartingPoint& start, const std::filesy
   try {
     const algos::LearnerConfig config = fleet.experiment.learner_config();
     AdamW(start.parameters, config.optimizer, config.loss_scale).restore(*start.optimizer);
+    if (const auto watched = start.state.extra.find(kWatched); watched != start.state.extra.end())
+      CollapseWatch(fleet.experiment.watch, 0).restore(watched->second);
     const auto unfinished = start.state.extra.find(kUnfinished);
     if (unfinished == start.state.extra.end()) return;
     for (const uint64_t prompt : numbers_from_text(unfinished->second)) {

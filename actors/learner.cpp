@@ -70,6 +70,9 @@ void LearnerActor::set_up() {
                                                         : numbers_from_text(unfinished->second));
   collector_.emplace(experiment.algo.group_size, fleet_->lock_step());
   report_.emplace(experiment);
+  watch_.emplace(experiment.watch, experiment.trainer.warmup_updates);
+  if (const auto watched = start_->state.extra.find(kWatched); watched != start_->state.extra.end())
+    watch_->restore(watched->second);
   history_ = std::move(start_->history);
   for (size_t i = 0; i < history_.size(); ++i) publish(version_ - (history_.size() - i), history_[i], false);
   snapshot_ = std::make_shared<const Parameters>(start_->parameters.clone());
@@ -207,15 +210,27 @@ void LearnerActor::try_close_row() {
     for (const auto& [name, value] : *evaluation) row_[name] = value;
   report_->close_update(row_, *counters_);
   report_->enter(RunReport::Phase::other);
+  const std::vector<Alarm> alarms = watch_->observe(row_);
   self_->send(peers_.observer, UpdateRow{version_}, MetricsPtr(std::make_shared<algos::Metrics>(std::move(row_))));
   const auto every = static_cast<uint64_t>(fleet_->experiment.run.checkpoint_every);
   if (version_ > 0 && every > 0 && version_ % every == 0) save();
-  if (last_update() || stopping_ || (fleet_->stop_after && version_ >= static_cast<uint64_t>(*fleet_->stop_after))) {
+  heed(alarms);
+  if (last_update() || stopping_ || !stopping_alarm_.empty() ||
+      (fleet_->stop_after && version_ >= static_cast<uint64_t>(*fleet_->stop_after))) {
     finish();
     return;
   }
   phase_ = Phase::waiting_for_weights;
   proceed();
+}
+
+void LearnerActor::heed(const std::vector<Alarm>& alarms) {
+  for (const Alarm& alarm : alarms) {
+    const std::string text = "alarm " + alarm.name + " after update " + std::to_string(version_) + ": " + alarm.cause;
+    self_->send(peers_.observer, Note{text});
+    if (alarm.action == "checkpoint") save();
+    if (alarm.action == "stop" && stopping_alarm_.empty()) stopping_alarm_ = text;
+  }
 }
 
 void LearnerActor::save() {
@@ -227,6 +242,7 @@ void LearnerActor::save() {
   state.next_prompt = ledger_.next();
   // In lock-step a resumed run draws what the undisturbed one would have drawn.
   state.attempt = fleet_->attempt + (fleet_->lock_step() ? 0 : 1);
+  state.extra[kWatched] = watch_->state();
   state.extra[kUnfinished] = numbers_to_text(ledger_.unfinished());
   checkpoint_ = save_checkpoint(fleet_->folder, fleet_->model, start_->parameters, fleet_->tokenizer, &optimizer,
                                 &state, version_);
@@ -239,6 +255,7 @@ void LearnerActor::finish() {
   auto summary = std::make_shared<RunSummary>(report_->summary());
   summary->updates = static_cast<int64_t>(version_);
   summary->interrupted = !last_update();
+  if (summary->interrupted) summary->alarm = stopping_alarm_;
   summary->checkpoint = checkpoint_;
   const RunFinished message{summary->interrupted};
   self_->send(peers_.supervisor, message, SummaryPtr(std::move(summary)));

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "actors/messages.h"
+#include "actors/policy/collapse_watch.h"
 #include "actors/policy/prompt_ledger.h"
 #include "actors/run_report.h"
 #include "kernels/parallel.h"
@@ -37,6 +38,8 @@ class LearnerActor {
   /// The update's row waits for the rates of the groups, and for an evaluation that belongs into it.
   void open_row(algos::Metrics metrics);
   void try_close_row();
+  /// What the alarms that were just raised ask for.
+  void heed(const std::vector<Alarm>& alarms);
   void save();
   void finish();
   bool last_update() const { return version_ >= static_cast<uint64_t>(fleet_->experiment.run.updates); }
@@ -50,6 +53,8 @@ class LearnerActor {
   std::unique_ptr<algos::Learner> learner_;
   std::optional<GroupCollector> collector_;
   std::optional<RunReport> report_;
+  std::optional<CollapseWatch> watch_;
+  std::string stopping_alarm_;  // not empty: it ends the run
   PromptLedger ledger_;
   Phase phase_ = Phase::starting;
   uint64_t version_ = 0;

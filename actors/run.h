@@ -32,6 +32,7 @@ struct RunSummary {
   int64_t updates = 0;               // finished, those before a resume included
   bool interrupted = false;          // stopped before the last update, with a checkpoint
   std::filesystem::path checkpoint;  // the last one written
+  std::string alarm;                 // not empty: the alarm that stopped the run before its last update, and why
   std::vector<GroupSummary> groups;
   double seconds = 0;
 };

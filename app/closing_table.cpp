@@ -56,6 +56,7 @@ std::string closing_json(const actors::RunSummary& summary, const std::filesyste
   return nlohmann::json{{"folder", folder.string()},
                         {"updates", summary.updates},
                         {"interrupted", summary.interrupted},
+                        {"alarm", summary.alarm},
                         {"checkpoint", summary.checkpoint.string()},
                         {"seconds", summary.seconds},
                         {"groups", groups},

@@ -109,12 +109,15 @@ std::string escape_html(const std::string& text) {
   return out;
 }
 
-std::string curve_svg(const std::string& title, const std::vector<Series>& series) {
+std::string curve_svg(const std::string& title, const std::vector<Series>& series, const std::vector<int64_t>& marks) {
   const Frame f = frame_of(series);
   if (f.first > f.last) return "";
   std::string out =
       fmt::format("<svg viewBox='0 0 {} {}' role=img aria-label='{}'>", kWidth, kHeight, escape_html(title));
   out += fmt::format("<text class=title x={} y=16>{}</text>", kLeft, escape_html(title)) + axes(f);
+  for (const int64_t mark : marks)
+    if (mark >= f.first && mark <= f.last)
+      out += fmt::format("<line class=mark x1={0:.1f} x2={0:.1f} y1={1} y2={2} />", f.x(mark), kTop, kHeight - kBottom);
   double legend = kLeft;
   for (size_t i = 0; i < series.size(); ++i) {
     if (series[i].points.empty()) continue;

@@ -14,8 +14,9 @@ struct Series {
 };
 
 /// Every pixel column shows the smallest and the largest value that falls into it, so no spike is lost. Empty text when
-/// no series has a point.
-std::string curve_svg(const std::string& title, const std::vector<Series>& series);
+/// no series has a point. `marks`: updates at which something happened, as vertical lines.
+std::string curve_svg(const std::string& title, const std::vector<Series>& series,
+                      const std::vector<int64_t>& marks = {});
 
 /// Text made safe for HTML.
 std::string escape_html(const std::string& text);

@@ -25,6 +25,15 @@ std::string duration(double seconds) {
   return s >= 3600 ? fmt::format("{}h{:02}m", s / 3600, s / 60 % 60) : fmt::format("{}m{:02}s", s / 60, s % 60);
 }
 
+/// The alarms that are raised, separated by commas.
+std::string raised_alarms(const algos::Metrics& metrics) {
+  const std::string prefix = "alarm/";
+  std::string names;
+  for (auto it = metrics.lower_bound(prefix); it != metrics.end() && it->first.starts_with(prefix); ++it)
+    if (it->second != 0.0) names += (names.empty() ? "" : ", ") + it->first.substr(prefix.size());
+  return names;
+}
+
 }  // namespace
 
 Progress::Progress(const Experiment& experiment, bool terminal, int columns)
@@ -61,6 +70,7 @@ std::string Progress::plain_line(int64_t update, const algos::Metrics& metrics) 
                                  field(metrics, "ratio/outside", "{:.4f}"), field(metrics, "staleness/mean", "{:.2f}"),
                                  field(metrics, "time/tokens_per_second", "{:.0f}"), time_left(update));
   if (find(metrics, "eval/pass_at_1")) line += "  pass@1 " + field(metrics, "eval/pass_at_1", "{:.3f}");
+  if (const std::string alarms = raised_alarms(metrics); !alarms.empty()) line += "  alarm " + alarms;
   return line + "\n";
 }
 
@@ -82,6 +92,7 @@ std::string Progress::block(int64_t update, const algos::Metrics& metrics) {
                               field(metrics, "reward/mean", "{:.3f}"), pass_ < 0 ? "-" : fmt::format("{:.3f}", pass_),
                               field(metrics, "kl/sampler_trainer", "{:.5f}"), field(metrics, "entropy", "{:.3f}"),
                               field(metrics, "staleness/mean", "{:.2f}")));
+  if (const std::string alarms = raised_alarms(metrics); !alarms.empty()) lines.push_back("alarm: " + alarms);
   // The names that may be long come last, where the edge of a narrow terminal cuts them.
   constexpr const char* kRow = "{:<12.12} {:>6} {:>9} {:>9} {:>10} {:>10}  {}";
   lines.push_back(fmt::format(kRow, "group", "share", "kl", "outside", "staleness", "tokens/s", "profile"));

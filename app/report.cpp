@@ -22,6 +22,7 @@ constexpr const char* kStyle =
     "h1{margin-bottom:.2rem}.charts{display:grid;grid-template-columns:repeat(auto-fill,minmax(420px,1fr));gap:1rem}"
     "svg{width:100%;background:#fafafa;border:1px solid #e3e3e3;border-radius:6px}svg text{font:11px system-ui}"
     "svg .title{font-weight:600;font-size:13px}polyline{fill:none;stroke-width:1.4}.grid{stroke:#e3e3e3}"
+    ".mark{stroke:#c00;stroke-dasharray:4 3}"
     "pre{background:#f5f5f5;padding:1rem;overflow:auto;border-radius:6px;font-size:13px}";
 
 std::string read_text(const std::filesystem::path& file) {
@@ -44,22 +45,34 @@ Curves read_curves(const std::filesystem::path& file) {
   return curves;
 }
 
-/// All curves whose name is `metric`, or "group/<name>/<metric>" as one chart with a line per group.
-std::string chart(const Curves& curves, const std::string& title, const std::vector<std::string>& names) {
-  std::vector<Series> series;
-  for (const std::string& name : names)
-    if (const auto it = curves.find(name); it != curves.end()) series.push_back({name, it->second.points});
-  return curve_svg(title, series);
-}
+/// Draws the curves of a page, with its marks.
+class Charts {
+ public:
+  Charts(const Curves& curves, std::vector<int64_t> marks) : curves_(curves), marks_(std::move(marks)) {}
+  /// Those of `names` that exist.
+  std::string of(const std::string& title, const std::vector<std::string>& names) const {
+    std::vector<Series> series;
+    for (const std::string& name : names)
+      if (const auto it = curves_.find(name); it != curves_.end()) series.push_back({name, it->second.points});
+    return curve_svg(title, series, marks_);
+  }
+  /// "<prefix>/<part>/<metric>" as one chart with a line per part.
+  std::string by(const std::string& prefix, const std::string& metric, const std::string& title) const {
+    std::vector<Series> series;
+    for (const auto& [name, curve] : curves_) {
+      const size_t part = prefix.size() + 1;
+      if (name.size() <= part + metric.size() + 1 || !name.starts_with(prefix + "/") || !name.ends_with("/" + metric))
+        continue;
+      const std::string middle = name.substr(part, name.size() - part - metric.size() - 1);
+      if (middle.find('/') == std::string::npos) series.push_back({middle, curve.points});
+    }
+    return curve_svg(title, series, marks_);
+  }
 
-std::string group_chart(const Curves& curves, const std::string& title, const std::string& metric,
-                        const std::vector<actors::GroupSummary>& groups) {
-  std::vector<Series> series;
-  for (const auto& group : groups)
-    if (const auto it = curves.find("group/" + group.name + "/" + metric); it != curves.end())
-      series.push_back({group.name, it->second.points});
-  return curve_svg(title, series);
-}
+ private:
+  const Curves& curves_;
+  std::vector<int64_t> marks_;
+};
 
 std::vector<std::string> starting_with(const Curves& curves, const std::string& prefix) {
   std::vector<std::string> names;
@@ -68,29 +81,69 @@ std::vector<std::string> starting_with(const Curves& curves, const std::string& 
   return names;
 }
 
+/// First and last update of each time that an alarm was raised.
+std::vector<std::pair<int64_t, int64_t>> raised(const Series& alarm) {
+  std::vector<std::pair<int64_t, int64_t>> spans;
+  bool before = false;
+  for (const auto& [update, value] : alarm.points) {
+    if (value != 0.0 && !before) spans.emplace_back(update, update);
+    if (value != 0.0) spans.back().second = update;
+    before = value != 0.0;
+  }
+  return spans;
+}
+
+struct Alarms {
+  std::string text;            // a list, as HTML
+  std::vector<int64_t> marks;  // where one is raised
+};
+
+Alarms alarms_of(const Curves& curves) {
+  Alarms alarms;
+  for (const std::string& name : starting_with(curves, "alarm/")) {
+    std::string times;
+    for (const auto& [first, last] : raised(curves.at(name))) {
+      times += fmt::format("{}{} to {}", times.empty() ? "" : ", ", first, last);
+      alarms.marks.push_back(first);
+    }
+    if (!times.empty()) alarms.text += fmt::format("<li>{}: updates {}</li>", escape_html(name.substr(6)), times);
+  }
+  alarms.text = alarms.text.empty() ? "<p>None was raised.</p>" : "<ul>" + alarms.text + "</ul>";
+  return alarms;
+}
+
 }  // namespace
 
 void write_report(const std::filesystem::path& folder, const actors::RunSummary& summary) {
   const Curves curves = read_curves(folder / "metrics.jsonl");
+  const Alarms alarms = alarms_of(curves);
+  const Charts charts(curves, alarms.marks);
   const std::string title = escape_html(folder.filename().string());
   std::string page = fmt::format(
       "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
-      "<title>motley: {}</title><style>{}</style><h1>{}</h1><p>{} updates in {:.0f} s{}.</p>",
-      title, kStyle, title, summary.updates, summary.seconds, summary.interrupted ? ", stopped before the end" : "");
-  page +=
-      "<h2>Sampler groups</h2><pre>" + escape_html(closing_table(summary)) + "</pre><h2>Curves</h2><div class=charts>";
-  page += chart(curves, "held-out evaluation", starting_with(curves, "eval/"));
-  page += chart(curves, "reward/mean", {"reward/mean"});
-  page += group_chart(curves, "kl/sampler_trainer by group", "kl/sampler_trainer", summary.groups);
-  page += group_chart(curves, "ratio/outside [0.2, 5] by group", "ratio/outside", summary.groups);
-  page += group_chart(curves, "staleness/mean by group", "staleness/mean", summary.groups);
-  page += group_chart(curves, "share of samples by group", "share", summary.groups);
-  page += chart(curves, "kl/sampler_trainer", {"kl/sampler_trainer", "kl/k3"});
-  for (const char* name : {"ratio/max", "ratio/masked", "ess", "entropy", "grad_norm", "loss", "loss_scale",
-                           "sc/tail_ratio_median", "staleness/max", "episode/tokens", "episode/format_error"})
-    page += chart(curves, name, {name});
-  page += chart(curves, "tokens per second", {"time/tokens_per_second"});
-  page += chart(curves, "seconds per update", {"time/update", "time/train", "time/wait"});
+      "<title>motley: {}</title><style>{}</style><h1>{}</h1><p>{} updates in {:.0f} s{}{}.</p>",
+      title, kStyle, title, summary.updates, summary.seconds, summary.interrupted ? ", stopped before the end" : "",
+      summary.alarm.empty() ? "" : " by its watch: " + escape_html(summary.alarm));
+  page += "<h2>Sampler groups</h2><pre>" + escape_html(closing_table(summary)) + "</pre><h2>Alarms</h2>" + alarms.text +
+          "<h2>Curves</h2><div class=charts>";
+  page += charts.of("held-out evaluation", starting_with(curves, "eval/"));
+  page += charts.of("reward/mean", {"reward/mean"});
+  for (const std::string kind : {"group", "format", "staleness"}) {
+    const std::string suffix = kind == "staleness" ? " by versions since the draw" : " by " + kind;
+    page += charts.by(kind, "kl/k3", "kl/k3" + suffix);
+    page += charts.by(kind, "ratio/outside", "ratio/outside [0.2, 5]" + suffix);
+  }
+  page += charts.by("group", "kl/sampler_trainer", "kl/sampler_trainer by group");
+  page += charts.by("group", "staleness/mean", "staleness/mean by group");
+  page += charts.by("group", "share", "share of samples by group");
+  page += charts.of("both KL directions", {"kl/sampler_trainer", "kl/k3", "kl/trainer_sampler"});
+  page += charts.of("effective sample size", {"ess", "ess_in_band"});
+  page += charts.of("log tail ratio", {"mass/log_tail_ratio_median", "mass/log_tail_ratio_p99"});
+  for (const char* name : {"ratio/max", "ratio/masked", "ratio/chi2", "log_ppl_gap", "entropy", "grad_norm", "loss",
+                           "loss_scale", "staleness/max", "episode/tokens", "episode/format_error"})
+    page += charts.of(name, {name});
+  page += charts.of("tokens per second", {"time/tokens_per_second"});
+  page += charts.of("seconds per update", {"time/update", "time/train", "time/wait"});
   page += "</div><h2>Experiment</h2><pre>" + escape_html(read_text(folder / "experiment.toml")) + "</pre></html>\n";
   write_file_atomically(folder / "report.html", page);
 }

@@ -194,13 +194,14 @@ int run_command(const RunArguments& arguments) {
   }
   write_report(request.folder, summary);
   const std::string folder = request.folder.string();
+  if (!summary.alarm.empty()) say("motley: error: the run was stopped by its watch: " + summary.alarm + "\n");
   if (summary.interrupted) {
     say("stopped after update " + std::to_string(summary.updates) + "; to go on: motley run --resume " + folder + "\n");
   }
   std::fputs((arguments.json ? closing_json(summary, request.folder) : closing_table(summary)).c_str(), stdout);
   if (!arguments.json)
     say("results: " + folder + " (report.html, metrics.jsonl, " + summary.checkpoint.string() + ")\n");
-  return 0;
+  return summary.alarm.empty() ? 0 : 1;
 }
 
 }  // namespace motley::app

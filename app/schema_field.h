@@ -96,4 +96,7 @@ Field field(std::string section, std::string key, Ref ref, std::string help) {
   return made;
 }
 
+/// Of [watch] (app/schema_fields_watch.cpp).
+std::vector<Field> watch_fields();
+
 }  // namespace motley::app

@@ -341,6 +341,7 @@ const std::vector<SectionInfo>& schema_sections() {
       {"trainer", "The learner's numerics and optimizer."},
       {"samplers", "One or more groups of samplers. Without any there is one, `default`, of profile `trainer`.", true},
       {"eval", "pass@k on held-out prompts."},
+      {"watch", "Signs of a collapse: alarms, when they are raised, and what they do (`docs/diagnosis.md`)."},
   };
   return sections;
 }
@@ -354,6 +355,7 @@ const std::vector<Field>& schema_fields() {
     add(all, trainer_fields());
     add(all, sampler_fields());
     add(all, eval_fields());
+    add(all, watch_fields());
     return all;
   }();
   return fields;

@@ -186,6 +186,39 @@ TEST_CASE("a curve keeps a spike that is one point among a hundred thousand") {
   CHECK(curve_svg("<script>", {{"x", {{1, 2.0}}}}).find("<script>") == std::string::npos);
 }
 
+TEST_CASE("alarms are named on the terminal and marked in the report") {
+  Experiment experiment;
+  const algos::Metrics metrics{
+      {"reward/mean", 0.25}, {"alarm/grad_norm", 0.0}, {"alarm/kl", 1.0}, {"alarm/reward", 1.0}};
+  Progress plain(experiment, false, 80), terminal(experiment, true, 80);
+  CHECK(plain.update(3, metrics).find("  alarm kl, reward\n") != std::string::npos);
+  CHECK(terminal.update(3, metrics).find("\nalarm: kl, reward\n") != std::string::npos);
+  CHECK(plain.update(4, {{"alarm/kl", 0.0}}).find("alarm") == std::string::npos);
+
+  const TemporaryFolder folder_folder;
+  const fs::path folder = folder_folder.path();
+  std::ofstream rows(folder / "metrics.jsonl");
+  for (int update = 0; update <= 20; ++update) {
+    const bool kl = (update >= 5 && update <= 7) || update == 12;
+    rows << "{\"update\":" << update << ",\"alarm/kl\":" << kl << ",\"alarm/reward\":0,\"staleness/0-1/kl/k3\":0.5"
+         << ",\"staleness/6+/kl/k3\":0.25,\"staleness/mean\":1,\"group/a/probe/kl/k3\":2}\n";
+  }
+  rows.close();
+  write_report(folder, {});
+  const std::string page = text_of(folder / "report.html");
+  CHECK(page.find("<li>kl: updates 5 to 7, 12 to 12</li>") != std::string::npos);
+  CHECK(page.find("<li>reward") == std::string::npos);
+  CHECK(page.find("kl/k3 by versions since the draw") != std::string::npos);
+  CHECK(page.find(">0-1</text>") != std::string::npos);
+  CHECK(page.find(">6+</text>") != std::string::npos);
+  CHECK(page.find("kl/k3 by group") == std::string::npos);  // nothing is called group/<name>/kl/k3
+  const std::string svg = curve_svg("x", {{"x", {{0, 1.0}, {20, 2.0}}}}, {5, 12, 99});
+  CHECK(std::count(svg.begin(), svg.end(), '\n') == 0);
+  size_t marks = 0;
+  for (size_t at = 0; (at = svg.find("class=mark", at)) != std::string::npos; ++at) ++marks;
+  CHECK(marks == 2);
+}
+
 TEST_CASE("the report is one page without references to anything outside it") {
   const TemporaryFolder folder_folder;
   const fs::path folder = folder_folder.path();
