@@ -25,6 +25,7 @@ struct CommandLine {
   ScoreArguments score;
   EvalArguments eval;
   BenchArguments bench;
+  AuditArguments audit;
   std::string list_topic;
   bool list_json = false, doctor_json = false;
   std::function<int()> command;
@@ -125,6 +126,43 @@ void add_bench(CLI::App& app, CommandLine& line) {
   command->callback([&line] { line.command = [&line] { return bench_command(line.bench); }; });
 }
 
+void add_audit(CLI::App& app, CommandLine& line) {
+  CLI::App* command =
+      app.add_subcommand("audit", "bias, variance and drift of corrections against the exact gradient, by enumeration");
+  AuditArguments& a = line.audit;
+  repeated(command->add_option("--correction", a.corrections, "motley list corrections; default: all"));
+  repeated(command->add_option("--mismatch", a.mismatches,
+                               "how far the sampler is: a sum of none, PROFILE, stale=K, scale=X, noise=S, top-p=P; "
+                               "default: a ladder of five"));
+  command->add_option("--batch", a.batch, "sequences that the estimate is a mean over")
+      ->check(CLI::Range(1, 1000000))
+      ->capture_default_str();
+  command->add_option("--problems", a.problems, "random problems to average over; default: 8")
+      ->check(CLI::Range(1, 10000));
+  command->add_option("--policy", a.policy, "transformer or table; default: transformer");
+  command->add_option("--vocabulary", a.vocabulary, "tokens; default: 5")->check(CLI::Range(2, 16));
+  command->add_option("--length", a.length, "most tokens of a sequence; default: 4")->check(CLI::Range(1, 16));
+  command->add_flag("--no-end", a.no_end, "no end token: all sequences are of one length");
+  command->add_option("--baseline", a.baseline, "of the advantage; default: the sampler's expected reward")
+      ->check(CLI::Range(-1e6, 1e6));
+  command->add_option("--record-top-k", a.record_top_k, "ids that a top-K record lists; default: all")
+      ->check(CLI::Range(1, 16));
+  command->add_option("--steps-since-old", a.steps_since_old, "optimizer steps since pi_old, so that clips bind")
+      ->check(CLI::Range(0, 16));
+  command->add_option("--sampled-batches", a.sampled_batches, "of a batch-scope rule that is not enumerated")
+      ->check(CLI::Range(40, 1000000))
+      ->capture_default_str();
+  command->add_option("--seed", a.seed, "of problems and samples")
+      ->check(CLI::Range(uint64_t{0}, kMaxSeed))
+      ->capture_default_str();
+  command->add_option("--problem", a.problem, "JSON, as --print-problem writes it");
+  command->add_flag("--print-problem", a.print_problem, "the problem of --seed as JSON, and stop");
+  command->add_option("--plot", a.plot, "write FILE.html or FILE.svg: figures against mismatch");
+  command->add_flag("--table", a.table, "one Markdown table: a line per correction, a column per mismatch");
+  command->add_flag("--json", a.json, "the result as JSON");
+  command->callback([&line] { line.command = [&line] { return audit_command(line.audit); }; });
+}
+
 void add_rest(CLI::App& app, CommandLine& line) {
   CLI::App* list = app.add_subcommand("list", "every name that a TOML may use, with one line each");
   list->add_option("what", line.list_topic, join(list_topics(), ", "))->required();
@@ -210,6 +248,7 @@ int run_command_line(int argc, char** argv) {
     add_score(app, line);
     add_eval(app, line);
     add_bench(app, line);
+    add_audit(app, line);
     add_rest(app, line);
     if (const int code = parse(app, argc, argv); code >= 0) return code;
     const int code = line.command();

@@ -44,6 +44,19 @@ struct BenchArguments {
   bool quick = false, json = false, rows_only = false;
 };
 
+struct AuditArguments {
+  std::vector<std::string> corrections, mismatches;  // empty: all, the ladder
+  std::string problem;                               // FILE; then none of the next
+  std::optional<std::string> policy;
+  std::optional<int64_t> vocabulary, length, record_top_k, steps_since_old, problems;
+  std::optional<double> baseline;
+  bool no_end = false;
+  int64_t batch = 128, sampled_batches = 2000;
+  uint64_t seed = 0;
+  std::string plot;
+  bool print_problem = false, json = false, table = false;
+};
+
 int run_command(const RunArguments& arguments);
 int generate_command(const GenerateArguments& arguments);
 int score_command(const ScoreArguments& arguments);
@@ -51,6 +64,7 @@ int eval_command(const EvalArguments& arguments);
 int list_command(const std::string& what, bool json);
 int doctor_command(bool json);
 int bench_command(const BenchArguments& arguments);
+int audit_command(const AuditArguments& arguments);
 int schema_command();
 const std::vector<std::string>& list_topics();
 

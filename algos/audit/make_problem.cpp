@@ -1,0 +1,110 @@
+#include "algos/audit/make_problem.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <stdexcept>
+
+#include "algos/audit/enumeration.h"
+#include "algos/audit/policy.h"
+#include "kernels/philox.h"
+
+namespace motley::algos::audit {
+namespace {
+
+constexpr double kRewarded = 0.4;
+/// Of a gradient step. A transformer's weights are shared by all prefixes, so that a step of the same rate moves its
+/// policy much further. With these, 16 steps are about 0.2 nats per token (docs/audit.md).
+constexpr double kTableRate = 1.0, kTransformerRate = 0.002;
+
+// Sessions of the seed's random numbers (Purpose::data).
+constexpr uint64_t kRewards = 1, kNoise = 2;
+
+std::vector<double> random_rewards(size_t sequences, uint64_t seed) {
+  kernels::RandomStream random({seed, kernels::Purpose::data, kRewards});
+  std::vector<double> reward(sequences);
+  do {
+    for (double& value : reward) value = random.uniform() < kRewarded ? 1.0 : 0.0;
+  } while (std::all_of(reward.begin(), reward.end(), [&](double r) { return r == reward[0]; }));
+  return reward;
+}
+
+/// The gradient of the expected reward, of the policy as it stands.
+std::vector<double> exact_gradient(Problem problem, const Policy& policy) {
+  problem.log_p = problem.log_p_old = problem.log_q = policy.log_p();
+  return Enumeration(problem).exact_gradient();
+}
+
+/// The smallest set of most probable ids whose mass reaches top_p, ties to the lower id; its mass becomes 1.
+void truncate(double top_p, std::span<double> log_q, std::span<uint8_t> candidate) {
+  std::vector<size_t> order(log_q.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return log_q[a] > log_q[b]; });
+  double mass = 0.0;
+  for (const size_t v : order) {
+    candidate[v] = mass < top_p;
+    if (candidate[v]) mass += std::exp(log_q[v]);
+  }
+  for (size_t v = 0; v < log_q.size(); ++v) {
+    log_q[v] = candidate[v] ? log_q[v] - std::log(mass) : -std::numeric_limits<double>::infinity();
+  }
+}
+
+void distort(const ProblemSpec& spec, Problem& problem) {
+  const Mismatch& mismatch = spec.mismatch;
+  kernels::RandomStream random({spec.seed, kernels::Purpose::data, kNoise});
+  const auto width = static_cast<size_t>(problem.vocabulary);
+  for (size_t row = 0; row < problem.rows(); ++row) {
+    const std::span<double> log_q = std::span(problem.log_q).subspan(row * width, width);
+    if (mismatch.scale != 1.0 || mismatch.noise != 0.0) {
+      double sum = 0.0;
+      for (double& value : log_q) {
+        value = value * mismatch.scale + mismatch.noise * random.normal();
+        sum += std::exp(value);
+      }
+      for (double& value : log_q) value -= std::log(sum);
+    }
+    if (mismatch.top_p < 1.0) truncate(mismatch.top_p, log_q, std::span(problem.candidate).subspan(row * width, width));
+  }
+}
+
+}  // namespace
+
+Problem make_problem(const ProblemSpec& spec) {
+  if (spec.steps_since_old < 0 || spec.steps_since_old + spec.mismatch.stale > kWalk) {
+    throw std::invalid_argument("stale and the steps since pi_old may be " + std::to_string(kWalk) + " together");
+  }
+  Problem problem;
+  problem.vocabulary = spec.vocabulary;
+  problem.length = spec.length;
+  if (spec.end) problem.end = 0;
+  problem.tree = Tree(spec.vocabulary, spec.length, problem.end);
+  problem.candidate.assign(problem.entries(), 1);
+  problem.reward = random_rewards(problem.tree.sequences().size(), spec.seed);
+
+  const auto make = spec.table ? make_table_policy : make_transformer_policy;
+  const std::unique_ptr<Policy> policy = make(problem.tree, spec.vocabulary, spec.seed);
+  for (int64_t step = 0;; ++step) {
+    const int64_t to_go = kWalk - step;
+    if (to_go == spec.steps_since_old) problem.log_p_old = policy->log_p();
+    if (to_go == spec.steps_since_old + spec.mismatch.stale) {
+      const kernels::NumericProfile* profile = kernels::find_profile(spec.mismatch.profile);
+      problem.log_q = profile ? policy->log_q(*profile) : policy->log_p();
+    }
+    if (to_go == 0) break;
+    policy->ascend(exact_gradient(problem, *policy), spec.table ? kTableRate : kTransformerRate);
+  }
+  problem.log_p = policy->log_p();
+  problem.gram = policy->gram();
+  distort(spec, problem);
+
+  problem.record_top_k = spec.record_top_k;
+  problem.staleness = spec.mismatch.stale;
+  problem.steps_since_old = spec.steps_since_old;
+  const std::vector<double> q = Enumeration(problem).q();
+  problem.baseline = spec.baseline.value_or(std::inner_product(q.begin(), q.end(), problem.reward.begin(), 0.0));
+  check(problem);
+  return problem;
+}
+
+}  // namespace motley::algos::audit

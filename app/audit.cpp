@@ -1,0 +1,201 @@
+// motley audit: every correction against the exact gradient, on problems that are enumerated (algos/audit/).
+#include <fmt/format.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "algos/audit/make_problem.h"
+#include "app/audit_problem.h"
+#include "app/audit_report.h"
+#include "app/commands.h"
+#include "app/input_error.h"
+#include "tensor/model_file.h"
+
+namespace motley::app {
+namespace {
+
+using namespace algos::audit;
+
+/// From rounding alone to where sequence weights fall apart.
+const std::vector<std::string> kLadder{"fp8", "nvfp4", "nvfp4+stale=8", "nvfp4+stale=16", "nvfp4+stale=16+noise=0.5"};
+
+struct Rule {
+  std::string name;
+  std::unique_ptr<algos::Correction> correction;
+};
+
+std::vector<Rule> rules_of(const AuditArguments& arguments) {
+  std::vector<std::string> names = arguments.corrections;
+  if (names.empty()) {
+    for (const algos::CorrectionInfo& info : algos::corrections()) names.push_back(info.name);
+  }
+  std::vector<Rule> rules;
+  for (const std::string& name : names) {
+    try {
+      rules.push_back({name, algos::make_correction(name)});
+    } catch (const std::invalid_argument& error) {
+      throw InputError({"motley audit"}, error.what());
+    }
+  }
+  return rules;
+}
+
+/// A file says all of it; an option beside it would be ignored.
+void check_file_alone(const AuditArguments& a) {
+  const std::vector<std::pair<bool, const char*>> given{{!a.mismatches.empty(), "--mismatch"},
+                                                        {a.policy.has_value(), "--policy"},
+                                                        {a.vocabulary.has_value(), "--vocabulary"},
+                                                        {a.length.has_value(), "--length"},
+                                                        {a.record_top_k.has_value(), "--record-top-k"},
+                                                        {a.steps_since_old.has_value(), "--steps-since-old"},
+                                                        {a.problems.has_value(), "--problems"},
+                                                        {a.baseline.has_value(), "--baseline"},
+                                                        {a.no_end, "--no-end"}};
+  for (const auto& [is, name] : given) {
+    if (is)
+      throw InputError({"motley audit"}, std::string(name) + " makes a problem, and --problem gives one", "drop one");
+  }
+}
+
+ProblemSpec spec_of(const AuditArguments& a) {
+  ProblemSpec spec;
+  const std::string policy = a.policy.value_or("transformer");
+  if (policy != "transformer" && policy != "table") {
+    throw InputError({"motley audit --policy"}, "there is no policy '" + policy + "'", "allowed: table, transformer");
+  }
+  spec.table = policy == "table";
+  spec.vocabulary = a.vocabulary.value_or(5);
+  spec.length = a.length.value_or(4);
+  spec.end = !a.no_end;
+  spec.record_top_k = a.record_top_k.value_or(0);
+  spec.steps_since_old = a.steps_since_old.value_or(0);
+  spec.baseline = a.baseline;
+  return spec;
+}
+
+/// Means over problems, as they come.
+class LevelMeans {
+ public:
+  LevelMeans(std::string mismatch, const std::vector<Rule>& rules) : rules_(rules) {
+    level_.mismatch = std::move(mismatch);
+    for (const Rule& rule : rules) level_.rows.push_back({rule.name, {}, {}});
+    found_.resize(rules.size());
+  }
+  void add(const Problem& problem, const AuditOptions& options) {
+    const Enumeration all(problem);
+    distances_.push_back(distance(all));
+    level_.truncated = level_.truncated || problem.truncated();
+    for (size_t i = 0; i < rules_.size(); ++i) {
+      try {
+        found_[i].push_back(audit(all, *rules_[i].correction, options));
+      } catch (const std::invalid_argument& error) {
+        throw std::invalid_argument(rules_[i].name + ": " + error.what());
+      }
+    }
+  }
+  AuditLevel finished() {
+    const auto count = static_cast<double>(distances_.size());
+    for (const Distance& d : distances_) {
+      for (double Distance::*member : {&Distance::kl, &Distance::kl_reverse, &Distance::outside,
+                                       &Distance::candidate_mass, &Distance::effective_samples}) {
+        level_.distance.*member = (&d == distances_.data() ? 0.0 : level_.distance.*member) + d.*member / count;
+      }
+      level_.distance.max_ratio = std::max(level_.distance.max_ratio, d.max_ratio);
+    }
+    for (size_t i = 0; i < found_.size(); ++i) average(found_[i], level_.rows[i]);
+    return std::move(level_);
+  }
+
+ private:
+  /// Intervals of independent problems add in squares.
+  static void average(const std::vector<Figures>& all, AuditRow& into) {
+    const auto count = static_cast<double>(all.size());
+    into.mean.exact = all.front().exact;
+    into.mean.batches = all.front().batches;
+    for (const FigureName& figure : kFigures) {
+      double sum = 0.0, widths = 0.0, squares = 0.0;
+      for (const Figures& one : all) {
+        sum += (one.*figure.member).value;
+        widths += std::pow((one.*figure.member).half_width, 2);
+      }
+      for (const Figures& one : all) squares += std::pow((one.*figure.member).value - sum / count, 2);
+      into.mean.*figure.member = {sum / count, std::sqrt(widths) / count};
+      (into.deviation.*figure.member).value = all.size() > 1 ? std::sqrt(squares / (count - 1.0)) : 0.0;
+    }
+  }
+
+  const std::vector<Rule>& rules_;
+  AuditLevel level_;
+  std::vector<Distance> distances_;
+  std::vector<std::vector<Figures>> found_;  // [rules][problems]
+};
+
+AuditReport report_of(const AuditArguments& a, const std::vector<Rule>& rules) {
+  AuditReport report;
+  report.batch = a.batch;
+  const auto options = [&](uint64_t seed) {
+    return AuditOptions{.batch = a.batch, .sampled_batches = a.sampled_batches, .seed = seed};
+  };
+  if (!a.problem.empty()) {
+    check_file_alone(a);
+    const Problem problem = read_problem(a.problem);
+    LevelMeans means("", rules);
+    means.add(problem, options(a.seed));
+    report.problems = 1;
+    report.policy = a.problem;
+    report.levels.push_back(means.finished());
+    return report;
+  }
+  ProblemSpec spec = spec_of(a);
+  report.problems = a.problems.value_or(8);
+  report.policy = fmt::format("{} of {} tokens, length {}, {} problems", spec.table ? "table" : "transformer",
+                              spec.vocabulary, spec.length, report.problems);
+  for (const std::string& mismatch : a.mismatches.empty() ? kLadder : a.mismatches) {
+    spec.mismatch = parse_mismatch(mismatch);
+    LevelMeans means(mismatch, rules);
+    for (int64_t i = 0; i < report.problems; ++i) {
+      spec.seed = a.seed + static_cast<uint64_t>(i);
+      means.add(make_problem(spec), options(spec.seed));
+    }
+    report.levels.push_back(means.finished());
+  }
+  return report;
+}
+
+void print_problem(const AuditArguments& a) {
+  if (a.mismatches.size() > 1) throw InputError({"motley audit --print-problem"}, "one --mismatch makes one problem");
+  if (a.problems) throw InputError({"motley audit --print-problem"}, "--problems would be ignored: one is printed");
+  ProblemSpec spec = spec_of(a);
+  spec.seed = a.seed;
+  spec.mismatch = parse_mismatch(a.mismatches.empty() ? kLadder.back() : a.mismatches.front());
+  const Problem problem = a.problem.empty() ? make_problem(spec) : (check_file_alone(a), read_problem(a.problem));
+  std::printf("%s\n", problem_json(problem).dump().c_str());
+}
+
+}  // namespace
+
+int audit_command(const AuditArguments& arguments) {
+  const std::vector<Rule> rules = rules_of(arguments);
+  const bool page = arguments.plot.ends_with(".html");
+  if (!arguments.plot.empty() && !page && !arguments.plot.ends_with(".svg")) {
+    throw InputError({"motley audit --plot"}, "'" + arguments.plot + "' is neither FILE.html nor FILE.svg");
+  }
+  if (arguments.table && arguments.json) throw InputError({"motley audit"}, "--table and --json: one of them");
+  try {
+    if (arguments.print_problem) {
+      print_problem(arguments);
+      return 0;
+    }
+    const AuditReport report = report_of(arguments, rules);
+    if (!arguments.plot.empty()) write_file_atomically(arguments.plot, audit_plot(report, page));
+    const std::string text = arguments.json    ? audit_json(report).dump() + "\n"
+                             : arguments.table ? audit_table(report)
+                                               : audit_text(report);
+    std::fputs(text.c_str(), stdout);
+    return 0;
+  } catch (const std::invalid_argument& error) {
+    throw InputError({"motley audit"}, error.what());
+  }
+}
+
+}  // namespace motley::app
