@@ -19,21 +19,13 @@ kernels::NumericProfile Experiment::group_profile(const SamplerGroupOptions& gro
   return group.profile == "trainer" ? trainer_profile() : profile_named(group.profile);
 }
 
-algos::CorrectionParameters Experiment::correction_parameters() const {
-  algos::CorrectionParameters parameters = algo.parameters;
-  for (const SamplerGroupOptions& group : samplers) {
-    for (const auto& [name, value] : group.parameters) parameters[name + "@" + group.name] = value;
-  }
-  return parameters;
-}
-
 RecordKind Experiment::record_kind() const {
   // A truncated distribution is its candidate set: that is the whole support, so it serves every correction.
   if (sampling.top_p < 1.0 || sampling.top_k > 0) return RecordKind::candidates;
   if (sampling.record == "sampled") return RecordKind::sampled;
   if (sampling.record == "top_k") return RecordKind::top_k;
   if (sampling.record == "full") return RecordKind::full;
-  switch (algos::make_correction(algo.correction, correction_parameters())->needs()) {
+  switch (algos::make_correction(algo.correction, algo.parameters)->needs()) {
     case RecordKind::sampled:
       return RecordKind::sampled;
     case RecordKind::full:
@@ -47,7 +39,7 @@ algos::LearnerConfig Experiment::learner_config() const {
   const int64_t steps_per_update = algo.minibatches * algo.epochs;
   algos::LearnerConfig config;
   config.correction = algo.correction;
-  config.correction_parameters = correction_parameters();
+  config.correction_parameters = algo.parameters;
   config.advantage = algo.advantage;
   config.reduction = algo.reduction;
   config.max_tokens = sampling.max_tokens;

@@ -51,9 +51,8 @@ struct SamplingOptions {
   int64_t record_top_k = 128;
 };
 struct AlgoOptions {
-  std::string recipe;                      // whose defaults were taken; empty: none
   std::string correction;                  // must be named when the run is asynchronous; else "grpo"
-  algos::CorrectionParameters parameters;  // all of the correction's, e.g. mis.low, mis.high
+  algos::CorrectionParameters parameters;  // e.g. mis: low, high
   std::string advantage = "dr_grpo";
   std::string reduction = "token_mean";
   int64_t prompts = 32, group_size = 8;
@@ -72,8 +71,7 @@ struct TrainerOptions {
 };
 struct SamplerGroupOptions {
   std::string name;
-  algos::CorrectionParameters parameters;  // of the correction, where this group's differ
-  std::string profile = "trainer";         // a preset, or "trainer"
+  std::string profile = "trainer";  // a preset, or "trainer"
   int64_t replicas = 1;
   double price_per_hour = 0.0;
   std::optional<double> capacity;                        // fixed share
@@ -109,8 +107,6 @@ struct Experiment {
   /// The numeric profile of the trainer, and of a group ("trainer" resolved).
   kernels::NumericProfile trainer_profile() const;
   kernels::NumericProfile group_profile(const SamplerGroupOptions& group) const;
-  /// Of the correction: the common ones and those of single groups ("mis.high@h100").
-  algos::CorrectionParameters correction_parameters() const;
   /// What is recorded per token, from sampling.record and the correction's needs.
   RecordKind record_kind() const;
   algos::LearnerConfig learner_config() const;

@@ -109,7 +109,6 @@ std::optional<double> Learner::State::score_old(TrainingBatch& batch, std::span<
 Metrics Learner::State::update(const std::vector<Trajectory>& samples, bool take_steps) {
   TrainingBatch batch(samples, select_samples(samples, model.vocabulary, model.max_positions, config.advantage));
   const std::vector<Samples> steps_of_batch = plan(batch.selection, take_steps);
-  batch.steps_planned = std::max<int64_t>(1, static_cast<int64_t>(steps_of_batch.size()));
   const auto minibatches_per_epoch = steps_of_batch.size() / static_cast<size_t>(take_steps ? config.epochs : 1);
   std::optional<double> old_seconds;
   if (correction->needs_old_log_probs() && !steps_of_batch.empty())

@@ -61,8 +61,7 @@ CorrectionBatch CorrectionInput::view() const {
           .sampler_group = sampler_group_,
           .group_names = batch_.group_names,
           .staleness = staleness_,
-          .steps_since_old = batch_.steps_taken,
-          .steps_per_batch = batch_.steps_planned};
+          .steps_since_old = batch_.steps_taken};
 }
 
 }  // namespace motley::algos

@@ -20,8 +20,7 @@ struct TrainingBatch {
   std::vector<int64_t> sampler_group;    // [samples] index into group_names
   /// [samples][loss tokens] the trainer at the start of the batch; empty where it is not known, or not asked for.
   std::vector<std::vector<double>> log_p_old;
-  int64_t steps_taken = 0;    // optimizer steps on this batch that changed the weights
-  int64_t steps_planned = 1;  // that it is given in all
+  int64_t steps_taken = 0;  // optimizer steps on this batch that changed the weights
 };
 
 /// The arrays of a CorrectionBatch: micro-batches joined, in the order in which they are appended.

@@ -28,7 +28,6 @@ std::vector<Rule> rules_of(const AuditArguments& arguments) {
   std::vector<std::string> names = arguments.corrections;
   if (names.empty()) {
     for (const algos::CorrectionInfo& info : algos::corrections()) names.push_back(info.name);
-    names.insert(names.end(), {"sc+mis", "sc+tis"});
   }
   std::vector<Rule> rules;
   for (const std::string& name : names) {

@@ -94,7 +94,7 @@ void check_record(const Experiment& e, const KeyPositions& keys) {
                                  e.sampling.top_p, e.sampling.top_k),
                      "the trainer must replay the candidate set, and that is what is recorded: allowed is \"auto\"");
   }
-  const RecordKind needed = algos::make_correction(e.algo.correction, e.correction_parameters())->needs();
+  const RecordKind needed = algos::make_correction(e.algo.correction, e.algo.parameters)->needs();
   const int rank = record == "sampled" ? 0 : record == "top_k" ? 1 : 2;
   if (rank < record_rank(needed)) {
     throw InputError(
@@ -106,26 +106,14 @@ void check_record(const Experiment& e, const KeyPositions& keys) {
   }
 }
 
-/// p / pi_old is 1 on the first optimizer step of a batch: a clip that sees no other step would do nothing, silently.
-void check_clip(const Experiment& e, const KeyPositions& keys, const algos::Correction& correction) {
-  if (e.algo.minibatches * e.algo.epochs > 1 || !correction.clips_against_old()) return;
-  throw InputError(
-      keys.of("algo.correction"),
-      fmt::format("the clip of correction '{}' can never bind: with one optimizer step per batch "
-                  "p / pi_old is 1",
-                  e.algo.correction),
-      "allowed: algo.minibatches or algo.epochs above 1; a clip on p / q (anchor = \"sampler\" of ppo-clip, "
-      "gspo, cispo); a correction without a clip on pi_old, such as tis, mis, seq-mis or token-is");
-}
-
 void check_correction(const Experiment& e, const KeyPositions& keys) {
   if (e.algo.correction.empty()) {
-    throw InputError(keys.of("algo.correction"), "asynchronous sampling with no algo.correction",
-                     "plain GRPO must be asked for by name: correction = \"grpo\"; allowed: names of `motley list "
-                     "corrections` and their sums");
+    throw InputError(
+        keys.of("algo.correction"), "asynchronous sampling with no algo.correction",
+        "plain GRPO must be asked for by name: correction = \"grpo\"; allowed: " + join(correction_names(), ", "));
   }
   try {
-    check_clip(e, keys, *algos::make_correction(e.algo.correction, e.correction_parameters()));
+    algos::make_correction(e.algo.correction, e.algo.parameters);
   } catch (const std::invalid_argument& error) {
     throw InputError(keys.of("algo.parameters"), error.what());
   }
@@ -208,7 +196,7 @@ void check_data(const Experiment& e, const KeyPositions& keys) {
 void resolve_experiment(Experiment& e, const KeyPositions& keys) {
   if (e.algo.correction.empty() && !e.run.async) {
     e.algo.correction = "grpo";
-    e.algo.parameters = algos::default_parameters("grpo");
+    if (const auto* info = find_correction("grpo")) e.algo.parameters = info->defaults;
   }
   resolve_slots(e, keys);
   if (!keys.given("eval.samples")) {

@@ -2,7 +2,6 @@
 #include <cctype>
 
 #include "algos/advantage.h"
-#include "app/recipes.h"
 #include "app/schema_field.h"
 
 namespace motley::app {
@@ -190,13 +189,8 @@ std::vector<Field> algo_fields() {
           "algo", "reduction", [](E & e, size_t) -> auto& { return e.algo.reduction; }, "how token losses are added up")
           .one_of([] { return algos::reduction_names(); }),
       field(
-          "algo", "recipe", [](E & e, size_t) -> auto& { return e.algo.recipe; },
-          "a published method by name: gives the keys that it concerns their defaults")
-          .one_of(recipe_names)
-          .defaults_to("none"),
-      field(
-          "algo", "correction", [](E & e, size_t) -> auto& { return e.algo.correction; },
-          "the off-policy correction: a sum of names, as in \"sc+mis\"")
+          "algo", "correction", [](E & e, size_t) -> auto& { return e.algo.correction; }, "the off-policy correction")
+          .one_of(correction_names)
           .defaults_to("\"grpo\" when run.async = false; else it must be named"),
       field(
           "algo", "prompts", [](E & e, size_t) -> auto& { return e.algo.prompts; }, "groups per update")

@@ -5,11 +5,16 @@
 namespace motley::algos {
 namespace {
 
-class Mis final : public TokenRule {
+class Mis final : public Correction {
  public:
   explicit Mis(const CorrectionParameters& parameters) : band_(parameters) {}
-  TokenWeight weight(double log_p, double log_q, double) const override {
-    return band_.contains(log_p - log_q) ? TokenWeight::ratio() : TokenWeight{};
+  void coefficients(const CorrectionBatch& batch, Coefficients& out) const override {
+    for (size_t t = 0; t < batch.tokens(); ++t) {
+      const double log_ratio = drawn_log_ratio(batch, t);
+      out.masked[t] = !band_.contains(log_ratio);
+      if (out.masked[t] || batch.advantage[t] == 0.0) continue;
+      out.b[static_cast<size_t>(batch.sampled[t])] = -batch.advantage[t] * bounded_exp(log_ratio);
+    }
   }
 
  private:
@@ -19,11 +24,10 @@ class Mis final : public TokenRule {
 const bool registered = register_correction({
     .name = "mis",
     .summary = "masked importance sampling: tokens whose ratio leaves the band give no gradient",
-    .formula = "w = r if low <= r <= high, else 0",
+    .formula = "b[y] = -A r if low <= r <= high, else 0",
     .source = "IcePop, arXiv 2510.18855",
-    .parameters = {{.name = "low", .default_value = 0.5, .meaning = "lower edge of the band"},
-                   {.name = "high", .default_value = 5.0, .meaning = "upper edge of the band"}},
-    .ratio_rule = [](const CorrectionParameters& parameters) { return std::make_unique<Mis>(parameters); },
+    .defaults = {{"low", 0.5}, {"high", 5.0}},
+    .make = [](const CorrectionParameters& parameters) { return std::make_unique<Mis>(parameters); },
 });
 
 }  // namespace

@@ -97,13 +97,10 @@ TEST_CASE("every experiment that ships runs") {
 }
 
 TEST_CASE("the quickstart runs with every correction by name") {
-  std::vector<std::string> names{"sc+mis", "tis+geo-mask", "sc+dppo-tv+veto"};
-  for (const algos::CorrectionInfo& info : algos::corrections()) names.push_back(info.name);
-  for (const std::string& name : names) {
+  for (const std::string& name : correction_names()) {
     const TemporaryFolder folder;
     std::vector<std::string> sets = kSmall;
     sets.push_back("algo.correction=" + name);
-    if (algos::make_correction(name)->clips_against_old()) sets.emplace_back("algo.minibatches=2");
     const Ended ended = run_binary(folder, run_arguments((kSource / "experiments/quickstart.toml").string(), sets));
     CAPTURE(name, ended.err);
     REQUIRE(ended.code == 0);
