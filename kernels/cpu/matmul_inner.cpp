@@ -15,84 +15,13 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "kernels/cpu/matmul_tile-inl.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace motley::kernels::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-constexpr int kGroup = 3;  // panels in one tile of C
-constexpr int64_t kTileCols = kGroup * kPanel;
-constexpr int64_t kTileSize = kBlockRows * kTileCols;
 constexpr int64_t kChunkBlocks = 16;  // blocks of rows at a time: B is read again for each such chunk
-
-using Tag = hn::CappedTag<float, kPanel>;
-using Vector = hn::Vec<Tag>;
-constexpr int kVectorsPerPanel = static_cast<int>(kPanel / hn::MaxLanes(Tag()));
-// With 16 registers a tile is 4 rows by one panel, with 32 it is 8 rows by three.
-constexpr bool kWide = kVectorsPerPanel == 1;
-
-/// tile[Rows][kTileCols] = the chains of `depth` products, from zero or from what is in the tile.
-template <int Rows, int Panels, bool Columns>
-void multiply(const float* HWY_RESTRICT a, int64_t row_stride, const float* HWY_RESTRICT b, int64_t panel_stride,
-              int64_t depth, float* HWY_RESTRICT tile, bool from_zero) {
-  constexpr int kVectors = Panels * kVectorsPerPanel;
-  constexpr int64_t kDepthStep = Columns ? kBlockRows : 1;
-  const int64_t row_step = Columns ? 1 : row_stride;
-  const Tag tag;
-  constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(Tag()));
-  Vector sums[Rows][kVectors];
-#pragma GCC unroll 8
-  for (int r = 0; r < Rows; ++r) {
-#pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v)
-      sums[r][v] = from_zero ? hn::Zero(tag) : hn::LoadU(tag, tile + r * kTileCols + v * kLanes);
-  }
-  for (int64_t k = 0; k < depth; ++k) {
-    Vector columns[kVectors];
-#pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v)
-      columns[v] = hn::LoadU(tag, b + (v / kVectorsPerPanel) * panel_stride + (v % kVectorsPerPanel) * kLanes);
-#pragma GCC unroll 8
-    for (int r = 0; r < Rows; ++r) {
-      const Vector value = hn::Set(tag, a[r * row_step]);
-#pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::MulAdd(value, columns[v], sums[r][v]);
-    }
-    a += kDepthStep;
-    b += kPanel;
-  }
-#pragma GCC unroll 8
-  for (int r = 0; r < Rows; ++r) {
-#pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) hn::StoreU(sums[r][v], tag, tile + r * kTileCols + v * kLanes);
-  }
-}
-
-template <bool Columns>
-void multiply_tile(const float* a, int64_t row_stride, int64_t rows, const float* b, int64_t panels,
-                   int64_t panel_stride, int64_t depth, float* tile, bool from_zero) {
-  if constexpr (kWide) {
-    const bool few = rows <= 4;
-    switch (panels * 2 + few) {
-      case 7:
-        return multiply<4, 3, Columns>(a, row_stride, b, panel_stride, depth, tile, from_zero);
-      case 6:
-        return multiply<8, 3, Columns>(a, row_stride, b, panel_stride, depth, tile, from_zero);
-      case 5:
-        return multiply<4, 2, Columns>(a, row_stride, b, panel_stride, depth, tile, from_zero);
-      case 4:
-        return multiply<8, 2, Columns>(a, row_stride, b, panel_stride, depth, tile, from_zero);
-      case 3:
-        return multiply<4, 1, Columns>(a, row_stride, b, panel_stride, depth, tile, from_zero);
-      default:
-        return multiply<8, 1, Columns>(a, row_stride, b, panel_stride, depth, tile, from_zero);
-    }
-  } else {
-    for (int64_t p = 0; p < panels; ++p)
-      for (int64_t r = 0; r < rows; r += 4)
-        multiply<4, 1, Columns>(a + r * (Columns ? 1 : row_stride), row_stride, b + p * panel_stride, 0, depth,
-                                tile + r * kTileCols + p * kPanel, from_zero);
-  }
-}
 
 /// Sixteen sums, or the lanes of one vector, rounded to C's type.
 inline void store_vector(Vector sum, float* out) { hn::StoreU(sum, Tag(), out); }
@@ -144,24 +73,56 @@ void store_tile(const MatmulArgs& args, const TilePlace& at, float* tile) {
     store_tile_as<fp16>(args, at, tile);
 }
 
-/// The products of columns [k0, k1) of one tile, cut where a k_tile ends.
+/// The products of one tile for the next job.depth columns from k0 on, cut where a k_tile ends.
 template <bool Columns>
-void advance_tile(const MatmulArgs& args, const TilePlace& at, const float* a, int64_t row_stride, const float* b,
-                  int64_t panels, int64_t k0, int64_t k1, float* total, float* partial) {
-  const int64_t depth = args.a.cols, stride = depth * kPanel;
-  if (args.k_tile == 0) {
-    const bool from_zero = k0 == 0 && !args.accumulate;
-    if (k0 == 0 && !from_zero) start_tile<kBlockRows, kTileCols>(args, at, total);
-    return multiply_tile<Columns>(a, row_stride, at.rows, b + k0 * kPanel, panels, stride, k1 - k0, total, from_zero);
-  }
+void advance_cut_tile(const MatmulArgs& args, const TilePlace& at, TileJob& job, int64_t panels, int64_t k0,
+                      float* total, float* partial) {
+  const int64_t depth = args.a.cols, k1 = k0 + job.depth;
   if (k0 == 0) start_tile<kBlockRows, kTileCols>(args, at, total);
+  job.to = partial;
+  job.to_stride = job.from_stride = kTileCols;
   for (int64_t k = k0; k < k1;) {
     const int64_t end = std::min({k1, depth, (k / args.k_tile + 1) * args.k_tile});
-    multiply_tile<Columns>(a + (k - k0) * (Columns ? kBlockRows : 1), row_stride, at.rows, b + k * kPanel, panels,
-                           stride, end - k, partial, k % args.k_tile == 0);
+    job.depth = end - k;
+    job.from = k % args.k_tile == 0 ? nullptr : partial;
+    multiply_tile<Columns>(job, at.rows, panels);
     if (end % args.k_tile == 0 || end == depth) add_partial<kBlockRows, kTileCols>(args, at, k, partial, total);
+    job.a += job.depth * (Columns ? kBlockRows : 1);
+    job.b += job.depth * job.b_depth;
     k = end;
   }
+  if (k1 == depth) store_tile(args, at, total);
+}
+
+/// Where C may take the sums, or what is added to them, right from the registers: whole tiles of a plain float C.
+bool stores_directly(const MatmulArgs& args) {
+  const auto fits = [](DType dtype, int64_t col_stride) { return dtype == DType::f32 && col_stride == 1; };
+  return args.k_tile == 0 && args.alpha == 1.0f && fits(args.c.dtype, args.c.col_stride) &&
+         args.column_factors == nullptr && args.row_factors == nullptr && args.gate.data == nullptr &&
+         (args.residual.data == nullptr || fits(args.residual.dtype, args.residual.col_stride));
+}
+
+/// The same without a cut: sums lie in `total` between calls, or in C itself where it is stored directly.
+template <bool Columns>
+void advance_tile(const MatmulArgs& args, const TilePlace& at, TileJob& job, int64_t panels, int64_t k0, bool direct,
+                  float* total) {
+  const bool first = k0 == 0, last = k0 + job.depth == args.a.cols;
+  direct = direct && at.rows == kBlockRows && at.cols == panels * kPanel;
+  float* c = static_cast<float*>(args.c.data) + at.row * args.c.row_stride + at.col;
+  const bool rests_in_c = direct && args.residual.data == nullptr;
+  if (first && !rests_in_c && args.accumulate) start_tile<kBlockRows, kTileCols>(args, at, total);
+  const float* resting = rests_in_c ? c : total;
+  job.from = first && !args.accumulate ? nullptr : resting;
+  job.from_stride = rests_in_c ? args.c.row_stride : kTileCols;
+  const bool to_c = rests_in_c || (direct && last);
+  job.to = to_c ? c : total;
+  job.to_stride = to_c ? args.c.row_stride : kTileCols;
+  const bool adds = direct && last && args.residual.data != nullptr;
+  job.residual =
+      adds ? static_cast<const float*>(args.residual.data) + at.row * args.residual.row_stride + at.col : nullptr;
+  job.residual_stride = args.residual.row_stride;
+  multiply_tile<Columns>(job, at.rows, panels);
+  if (last && !direct) store_tile(args, at, total);
 }
 
 /// kChunkBlocks blocks of rows at most, over all panels of the piece.
@@ -170,30 +131,35 @@ void multiply_chunk(const MatmulPiece& piece, int64_t row_begin, int64_t row_end
   const MatmulArgs& args = *piece.args;
   const int64_t depth = args.a.cols, panels = piece.panel_end - piece.panel_begin;
   const int64_t blocks = (row_end - row_begin + kBlockRows - 1) / kBlockRows;
-  const bool one_pass = depth <= kBlockDepth;
-  const int64_t tiles = one_pass ? 1 : blocks * ((panels + kGroup - 1) / kGroup);
+  // Whole blocks of float rows are read where they are.
+  const int64_t in_place = reads_in_place(args.a) ? (row_end - row_begin) / kBlockRows : 0;
+  const bool direct = stores_directly(args);
+  const int64_t step = piece.depth_stride == kPanel ? kBlockDepth : kStridedDepth;
+  const int64_t tiles = depth <= step ? 1 : blocks * ((panels + kTilePanels - 1) / kTilePanels);
   float* packed = scratch<struct PackedBlocks, float>(blocks * kBlockSize);
   float* totals = scratch<struct TileTotals, float>(tiles * kTileSize);
   float* partials = args.k_tile == 0 ? totals : scratch<struct TilePartials, float>(tiles * kTileSize);
-  for (int64_t k0 = 0; k0 < depth; k0 += kBlockDepth) {
-    const int64_t k1 = std::min(depth, k0 + kBlockDepth);
-    // Whole blocks of float rows are read where they are.
-    const int64_t in_place = reads_in_place(args.a) ? (row_end - row_begin) / kBlockRows : 0;
-    for (int64_t i = in_place; i < blocks; ++i)
-      pack_block(args.a, row_begin + i * kBlockRows, k0, k1 - k0, packed + i * kBlockSize);
-    for (int64_t p = 0, group = 0; p < panels; p += kGroup, ++group) {
-      const int64_t count = std::min<int64_t>(kGroup, panels - p);
+  TileJob job;  // one for all tiles: copies of it would stall on the fields just written
+  job.b_panel = piece.panel_stride;
+  job.b_depth = piece.depth_stride;
+  for (int64_t k0 = 0; k0 < depth; k0 += step) {
+    const int64_t k1 = std::min(depth, k0 + step);
+    pack_blocks(args.a, row_begin + in_place * kBlockRows, row_end, k0, k1 - k0, packed + in_place * kBlockSize);
+    for (int64_t p = 0, group = 0; p < panels; p += kTilePanels, ++group) {
+      const int64_t count = std::min(kTilePanels, panels - p);
       for (int64_t i = 0; i < blocks; ++i) {
         const int64_t row = row_begin + i * kBlockRows, col = (piece.panel_begin + p) * kPanel;
-        const TilePlace at{row, std::min(kBlockRows, row_end - row), col,
-                           std::min(std::min<int64_t>(kGroup, panels - p) * kPanel, piece.n - col)};
-        const int64_t tile = one_pass ? 0 : (group * blocks + i) * kTileSize;
+        const TilePlace at{row, std::min(kBlockRows, row_end - row), col, std::min(count * kPanel, piece.n - col)};
         const bool here = i < in_place;
-        const float* a =
-            here ? static_cast<const float*>(args.a.data) + row * args.a.row_stride + k0 : packed + i * kBlockSize;
-        advance_tile<Columns>(args, at, a, here ? args.a.row_stride : kRowStride, piece.panels + p * depth * kPanel,
-                              count, k0, k1, totals + tile, partials + tile);
-        if (k1 == depth) store_tile(args, at, totals + tile);
+        job.a = here ? static_cast<const float*>(args.a.data) + row * args.a.row_stride + k0 : packed + i * kBlockSize;
+        job.a_row = here ? args.a.row_stride : kRowStride;
+        job.b = piece.panels + p * piece.panel_stride + k0 * piece.depth_stride;
+        job.depth = k1 - k0;
+        const int64_t tile = tiles == 1 ? 0 : (group * blocks + i) * kTileSize;
+        if (args.k_tile == 0)
+          advance_tile<Columns>(args, at, job, count, k0, direct, totals + tile);
+        else
+          advance_cut_tile<Columns>(args, at, job, count, k0, totals + tile, partials + tile);
       }
     }
   }

@@ -1,7 +1,9 @@
 #include "kernels/cpu/matmul_pack.h"
 
 #include <algorithm>
+#include <cstring>
 #include <stdexcept>
+#include <type_traits>
 
 #include "kernels/cpu/elements.h"
 #include "kernels/cpu/matmul_inner.h"
@@ -45,13 +47,43 @@ void pack_panel_of(const ConstMatrix& b, int64_t panel, float* out) {
   }
 }
 
+/// `blocks` whole blocks of rows whose elements along a column are contiguous. A run of columns at a time, so that
+/// memory is read in its order and no cache line twice.
 template <class T>
-void pack_block_of(const ConstMatrix& a, int64_t row, int64_t k, int64_t depth, float* out) {
-  const int64_t count = std::min(kBlockRows, a.rows - row);
+void pack_column_blocks(const T* in, int64_t stride, int64_t blocks, int64_t depth, float* out) {
+  constexpr int64_t kRun = 32;
+  for (int64_t k = 0; k < depth; k += kRun) {
+    for (int64_t block = 0; block < blocks; ++block) {
+      const T* from = in + block * kBlockRows;
+      float* to = out + block * kBlockSize;
+      for (int64_t i = k; i < std::min(depth, k + kRun); ++i) {
+        if constexpr (std::is_same_v<T, float>)
+          std::memcpy(to + i * kBlockRows, from + i * stride, kBlockRows * sizeof(float));
+        else
+          load(to + i * kBlockRows, from + i * stride, kBlockRows);
+      }
+    }
+  }
+}
+
+template <class T>
+void pack_blocks_of(const ConstMatrix& a, int64_t row, int64_t end, int64_t k, int64_t depth, float* out) {
   const T* in = static_cast<const T*>(a.data) + row * a.row_stride + k * a.col_stride;
-  if (packs_columns(a)) return pack_columns<kBlockRows>(in, a.col_stride, count, depth, out);
-  for (int64_t r = 0; r < count; ++r) pack_row(in + r * a.row_stride, a.col_stride, depth, out + r * kRowStride);
-  for (int64_t r = count; r < kBlockRows; ++r) std::fill_n(out + r * kRowStride, depth, 0.0f);
+  if (packs_columns(a)) {
+    const int64_t whole = (end - row) / kBlockRows;
+    pack_column_blocks(in, a.col_stride, whole, depth, out);
+    if (const int64_t rest = (end - row) % kBlockRows; rest != 0)
+      pack_columns<kBlockRows>(in + whole * kBlockRows, a.col_stride, rest, depth, out + whole * kBlockSize);
+    return;
+  }
+  const int64_t padded = (end - row + kBlockRows - 1) / kBlockRows * kBlockRows;
+  for (int64_t r = 0; r < padded; ++r) {
+    float* to = out + r / kBlockRows * kBlockSize + r % kBlockRows * kRowStride;
+    if (r < end - row)
+      pack_row(in + r * a.row_stride, a.col_stride, depth, to);
+    else
+      std::fill_n(to, depth, 0.0f);
+  }
 }
 
 }  // namespace
@@ -69,14 +101,14 @@ void pack_panel(const ConstMatrix& b, int64_t panel, float* out) {
   }
 }
 
-void pack_block(const ConstMatrix& a, int64_t row, int64_t k, int64_t depth, float* out) {
+void pack_blocks(const ConstMatrix& a, int64_t row, int64_t end, int64_t k, int64_t depth, float* out) {
   switch (a.dtype) {
     case DType::f32:
-      return pack_block_of<float>(a, row, k, depth, out);
+      return pack_blocks_of<float>(a, row, end, k, depth, out);
     case DType::bf16:
-      return pack_block_of<bf16>(a, row, k, depth, out);
+      return pack_blocks_of<bf16>(a, row, end, k, depth, out);
     case DType::f16:
-      return pack_block_of<fp16>(a, row, k, depth, out);
+      return pack_blocks_of<fp16>(a, row, end, k, depth, out);
     case DType::f64:
       throw std::logic_error("matmul: float64 mixed with another type");
   }

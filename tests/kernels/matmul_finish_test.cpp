@@ -117,6 +117,38 @@ TEST_CASE(
   cpu::use_best_instruction_set();
 }
 
+TEST_CASE("float sums that go straight to C, or to a residual in its place, have the bits of the separate kernels") {
+  const int sets = cpu::instruction_sets();
+  for (int set = 0; set < sets; ++set) {
+    cpu::use_instruction_set(set);
+    for (const int64_t k : {5, 300, 1100}) {  // one block of products, and several
+      for (const bool columns : {false, true}) {
+        const int64_t m = 29, n = 64;
+        const auto a = values<float>(m * k, 1), b = values<float>(n * k, 2), residual = values<float>(m * n, 3);
+        std::vector<float> sums(static_cast<size_t>(m * n)), c(sums), in_place = residual;
+        MatmulArgs args;
+        args.a = row_major(static_cast<const void*>(a.data()), DType::f32, m, k);
+        args.b = row_major(static_cast<const void*>(b.data()), DType::f32, n, k);
+        if (columns) args.a = {a.data(), DType::f32, m, k, 1, m};
+        if (columns) args.b = {b.data(), DType::f32, n, k, 1, n};
+        args.c = row_major(static_cast<void*>(sums.data()), DType::f32, m, n);
+        cpu::matmul(args);
+        for (const bool own : {false, true}) {
+          std::vector<float>& out = own ? in_place : c;
+          args.c.data = out.data();
+          args.residual = row_major(static_cast<const void*>(own ? out.data() : residual.data()), DType::f32, m, n);
+          cpu::matmul(args);
+          bool equal = true;
+          for (size_t i = 0; i < out.size(); ++i) equal = equal && out[i] == residual[i] + sums[i];
+          INFO("K " << k << ", columns " << columns << ", in place " << own);
+          CHECK(equal);
+        }
+      }
+    }
+  }
+  cpu::use_best_instruction_set();
+}
+
 TEST_CASE("the finish reads operands and writes C with any strides") {
   const int64_t m = 5, n = 21, k = 17;
   const auto a = values<float>(m * k, 1), b = values<float>(n * k, 2);

@@ -71,8 +71,8 @@ void check_product(const Shape& s, Layout a_layout, Layout b_layout, int64_t k_t
   CHECK(equal);
 }
 
-const Shape kShapes[] = {{1, 1, 1},   {1, 20, 128},  {3, 16, 17},    {7, 15, 5},      {8, 48, 256},  {9, 49, 257},
-                         {4, 33, 64}, {13, 100, 31}, {131, 17, 300}, {137, 70, 1100}, {2, 130, 1030}};
+const Shape kShapes[] = {{1, 1, 1},   {1, 20, 128},  {3, 16, 17},    {7, 15, 5},      {8, 48, 256},   {9, 49, 257},
+                         {4, 33, 64}, {13, 100, 31}, {131, 17, 300}, {137, 70, 1100}, {2, 130, 1030}, {25, 64, 300}};
 
 }  // namespace
 
@@ -84,6 +84,8 @@ TEST_CASE("a product is the scalar chain, bit for bit, on every instruction set"
     for (const Shape& s : kShapes) {
       for (const int64_t k_tile : {0, 16, 128, 300}) {
         check_product<float, float, float>(s, Layout::rows, Layout::rows, k_tile);
+        check_product<float, float, float>(s, Layout::columns, Layout::columns, k_tile);
+        check_product<float, float, bf16>(s, Layout::rows, Layout::columns, k_tile);
         check_product<bf16, bf16, bf16>(s, Layout::rows, Layout::columns, k_tile);
         check_product<float, fp16, fp16>(s, Layout::columns, Layout::columns, k_tile);
         check_product<bf16, float, float>(s, Layout::columns, Layout::spread, k_tile);
@@ -123,22 +125,26 @@ TEST_CASE("a product stays within the error of its chain") {
 }
 
 TEST_CASE("accumulate continues the chains of C") {
+  const auto check = [](const auto& a, const auto& b, int64_t k_tile) {
+    const int64_t m = a.view.rows, n = b.view.rows, k = a.view.cols;
+    const auto start = values<float>(m * n, 7);
+    auto c = start;
+    MatmulArgs args{.a = a.view, .b = b.view, .c = row_major(static_cast<void*>(c.data()), DType::f32, m, n)};
+    args.accumulate = true;
+    args.k_tile = k_tile;
+    cpu::matmul(args);
+    std::vector<float> want;
+    for (int64_t r = 0; r < m; ++r)
+      for (int64_t j = 0; j < n; ++j)
+        want.push_back(chain<float>(a.plain.data() + r * k, b.plain.data() + j * k, k, k_tile,
+                                    start[static_cast<size_t>(r * n + j)]));
+    INFO(m << " x " << n << " x " << k << ", tile " << k_tile);
+    CHECK(same_bits(c, want));
+  };
   for (const Shape& s : kShapes) {
     for (const int64_t k_tile : {0, 128}) {
-      const Operand<bf16> a(s.m, s.k, Layout::columns, 5);
-      const Operand<float> b(s.n, s.k, Layout::rows, 6);
-      const auto start = values<float>(s.m * s.n, 7);
-      auto c = start;
-      MatmulArgs args{.a = a.view, .b = b.view, .c = row_major(static_cast<void*>(c.data()), DType::f32, s.m, s.n)};
-      args.accumulate = true;
-      args.k_tile = k_tile;
-      cpu::matmul(args);
-      std::vector<float> want;
-      for (int64_t r = 0; r < s.m; ++r)
-        for (int64_t j = 0; j < s.n; ++j)
-          want.push_back(chain<float>(a.plain.data() + r * s.k, b.plain.data() + j * s.k, s.k, k_tile,
-                                      start[static_cast<size_t>(r * s.n + j)]));
-      CHECK(same_bits(c, want));
+      check(Operand<bf16>(s.m, s.k, Layout::columns, 5), Operand<float>(s.n, s.k, Layout::rows, 6), k_tile);
+      check(Operand<float>(s.m, s.k, Layout::columns, 5), Operand<float>(s.n, s.k, Layout::columns, 6), k_tile);
     }
   }
   // Two halves of K, one after the other, are the whole.
@@ -266,7 +272,7 @@ TEST_CASE("a piece of C writes its own columns only") {
                         .c = row_major(static_cast<void*>(c.data()), DType::f32, m, n)};
   std::vector<float> panels(static_cast<size_t>(4 * 16 * k));
   for (int64_t p = 0; p < 4; ++p) cpu::pack_panel(args.b, 4 + p, panels.data() + p * 16 * k);
-  cpu::matmul_piece({&args, panels.data(), 0, m, 4, 8, n});
+  cpu::matmul_piece({&args, panels.data(), 16 * k, 16, 0, m, 4, 8, n});
   for (int64_t j = 0; j < n; ++j) REQUIRE((c[static_cast<size_t>(j)] != -1.0f) == (j >= 64 && j < 128));
 }
 
