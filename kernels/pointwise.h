@@ -15,12 +15,13 @@ struct SiluMulArgs {  // y = silu(gate) * up
 };
 template <class T>
 struct SiluMulBackwardArgs {
-  T* dgate;
+  T* dgate;  // may be dy
   T* dup;
   const T* dy;
   const T* gate;
   const T* up;
   int64_t count;
+  T* y = nullptr;  // silu(gate) * up once more, which costs little here; null: not wanted
 };
 /// Rotates pairs (i, i + head_dim / 2) of every head, as in Hugging Face's Llama and Qwen3.
 template <class T>

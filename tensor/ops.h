@@ -19,6 +19,10 @@ Tensor linear(const Tensor& x, const Tensor& weight, int64_t k_tile = 0);
 /// residual + linear(x, weight), each rounded to x's type: the bits of add and linear, with no tensor between them.
 Tensor linear_added(const Tensor& x, const Tensor& weight, const Tensor& residual, int64_t k_tile = 0);
 Tensor silu_mul(const Tensor& gate, const Tensor& up);
+/// linear_added(silu_mul(gate, up), weight, residual), with its bits. What lies between is not kept: the backward pass
+/// makes it again where it differentiates it.
+Tensor gated_linear_added(const Tensor& gate, const Tensor& up, const Tensor& weight, const Tensor& residual,
+                          int64_t k_tile = 0);
 /// x rounded to the nearest value of `format` times `scale`, gradient passed straight through (a trainer rounds K and V
 /// as its sampler's cache does).
 Tensor round_values(const Tensor& x, kernels::Format format, double scale);

@@ -150,9 +150,10 @@ Tensor linear(const Tensor& x, const Tensor& weight, int64_t k_tile) {
   });
 }
 
-Tensor linear_added(const Tensor& x, const Tensor& weight, const Tensor& residual, int64_t k_tile) {
-  check_linear(x, weight);
-  if (x.dtype() == DType::f64) return add(residual, linear(x, weight, k_tile));
+namespace {
+
+/// linear_added without history, of types other than fp64.
+Tensor added_product(const Tensor& x, const Tensor& weight, const Tensor& residual, int64_t k_tile) {
   MOTLEY_CHECK(residual.shape() == Shape({x.dim(0), weight.dim(0)}) && residual.dtype() == x.dtype(), "linear_added",
                "the residual must have the product's shape and type");
   Tensor y = Tensor::empty(residual.shape(), x.dtype());
@@ -160,10 +161,44 @@ Tensor linear_added(const Tensor& x, const Tensor& weight, const Tensor& residua
   args.k_tile = k_tile;
   args.residual = matrix(residual);
   kernels::cpu::matmul(args);
+  return y;
+}
+
+}  // namespace
+
+Tensor linear_added(const Tensor& x, const Tensor& weight, const Tensor& residual, int64_t k_tile) {
+  check_linear(x, weight);
+  if (x.dtype() == DType::f64) return add(residual, linear(x, weight, k_tile));
+  const Tensor y = added_product(x, weight, residual, k_tile);
   return record("linear_added", y, {x, weight, residual}, [x, weight, residual](const Tensor& dy) {
     if (residual.requires_grad()) residual.add_grad(dy);
     if (x.requires_grad()) propagate_to_input(x, weight, dy);
     propagate_to_weight(x, weight, dy);
+  });
+}
+
+Tensor gated_linear_added(const Tensor& gate, const Tensor& up, const Tensor& weight, const Tensor& residual,
+                          int64_t k_tile) {
+  ops::check_same("gated_linear_added", gate, up);
+  check_linear(gate, weight);
+  if (gate.dtype() == DType::f64) return linear_added(silu_mul(gate, up), weight, residual, k_tile);
+  const auto gated = [&] {
+    const NoGrad inside;
+    return silu_mul(gate, up);
+  };
+  const Tensor y = added_product(gated(), weight, residual, k_tile);
+  return record("gated_linear_added", y, {gate, up, weight, residual}, [gate, up, weight, residual](const Tensor& dy) {
+    if (residual.requires_grad()) residual.add_grad(dy);
+    Tensor dgate = Tensor::empty(gate.shape(), gate.dtype()), dup = Tensor::empty(gate.shape(), gate.dtype());
+    const Tensor again = Tensor::empty(gate.shape(), gate.dtype());
+    kernels::cpu::matmul(product_of(matrix(dy), transposed(matrix(weight)), dgate));  // silu_mul's gradient, in place
+    visit_dtype(gate.dtype(), [&]<class T>(T) {
+      kernels::cpu::silu_mul_backward<T>({dgate.data<T>(), dup.data<T>(), dgate.data<T>(), gate.data<T>(), up.data<T>(),
+                                          gate.numel(), again.data<T>()});
+    });
+    propagate_to_weight(again, weight, dy);
+    if (gate.requires_grad()) gate.add_grad(std::move(dgate));
+    if (up.requires_grad()) up.add_grad(std::move(dup));
   });
 }
 

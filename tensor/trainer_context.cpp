@@ -70,6 +70,12 @@ Tensor TrainerContext::project_added(const Tensor& x, int64_t layer, Projection 
   return linear_added(x, projection_weight(layer, projection), residual, profile_.k_tile);
 }
 
+Tensor TrainerContext::feed_forward(const Tensor& residual, const Tensor& x, int64_t layer) {
+  const Tensor gate = project(x, layer, Projection::gate), up = project(x, layer, Projection::up);
+  x.forget();  // read by products only: backward makes it again from the residual stream
+  return gated_linear_added(gate, up, projection_weight(layer, Projection::down), residual, profile_.k_tile);
+}
+
 Tensor TrainerContext::run_layer(const Tensor& x, const std::function<Tensor(const Tensor&)>& layer) {
   return checkpointing_ ? checkpoint(x, layer) : layer(x);
 }

@@ -26,21 +26,12 @@ Tensor attention_block(const TransformerConfig& config, ForwardContext& context,
   return context.project_added(context.attend(q, k, v, layer), layer, Projection::o, residual);
 }
 
-Tensor feed_forward_block(ForwardContext& context, const Tensor& residual, const Tensor& x, int64_t layer) {
-  const Tensor gate = context.project(x, layer, Projection::gate);
-  const Tensor gated = context.project_gated(x, layer, Projection::up, gate);
-  x.forget();
-  Tensor y = context.project_added(gated, layer, Projection::down, residual);
-  gated.forget();
-  return y;
-}
-
 Tensor transformer_layer(const TransformerConfig& config, ForwardContext& context, Tensor hidden, int64_t layer,
                          std::span<const int32_t> positions) {
   const std::string prefix = "model.layers." + std::to_string(layer) + ".";
   const auto norm = [&](const char* name) { return context.norm(hidden, prefix + name, config.norm_eps); };
   hidden = attention_block(config, context, hidden, norm("input_layernorm.weight"), layer, positions);
-  return feed_forward_block(context, hidden, norm("post_attention_layernorm.weight"), layer);
+  return context.feed_forward(hidden, norm("post_attention_layernorm.weight"), layer);
 }
 
 }  // namespace
@@ -53,6 +44,10 @@ Tensor ForwardContext::norm(const Tensor& x, const std::string& gain, double eps
 }
 Tensor ForwardContext::project_gated(const Tensor& x, int64_t layer, Projection projection, const Tensor& gate) {
   return silu_mul(gate, project(x, layer, projection));
+}
+Tensor ForwardContext::feed_forward(const Tensor& residual, const Tensor& x, int64_t layer) {
+  const Tensor gate = project(x, layer, Projection::gate);
+  return project_added(project_gated(x, layer, Projection::up, gate), layer, Projection::down, residual);
 }
 Tensor ForwardContext::project_added(const Tensor& x, int64_t layer, Projection projection, const Tensor& residual) {
   return add(residual, project(x, layer, projection));

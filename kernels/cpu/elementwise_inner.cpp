@@ -52,7 +52,8 @@ inline void silu_slopes(C dy, C gate, C up, C s, C* dgate, C* dup) {
   *dup = dy * (gate * s);
   *dgate = dy * up * (s * (C{1} + gate * (C{1} - s)));
 }
-inline void silu_backward_tile(const float* dy, const float* gate, const float* up, float* dgate, float* dup,
+/// y may be null.
+inline void silu_backward_tile(const float* dy, const float* gate, const float* up, float* dgate, float* dup, float* y,
                                int64_t count) {
   const RowTag tag;
   const RowVector one = hn::Set(tag, 1.0f);
@@ -61,15 +62,24 @@ inline void silu_backward_tile(const float* dy, const float* gate, const float* 
     const RowVector d = hn::LoadU(tag, dy + i), g = hn::LoadU(tag, gate + i), u = hn::LoadU(tag, up + i);
     const RowVector s = hn::Div(one, hn::Add(one, exponential_of(hn::Neg(g))));
     const RowVector slope = hn::Mul(s, hn::Add(one, hn::Mul(g, hn::Sub(one, s))));
-    hn::StoreU(hn::Mul(d, hn::Mul(g, s)), tag, dup + i);
+    const RowVector gated = hn::Mul(g, s);
+    hn::StoreU(hn::Mul(d, gated), tag, dup + i);
     hn::StoreU(hn::Mul(hn::Mul(d, u), slope), tag, dgate + i);
+    if (y != nullptr) hn::StoreU(hn::Mul(gated, u), tag, y + i);
   }
-  for (; i < count; ++i) silu_slopes(dy[i], gate[i], up[i], 1.0f / (1.0f + exponential(-gate[i])), dgate + i, dup + i);
+  for (; i < count; ++i) {
+    const float s = 1.0f / (1.0f + exponential(-gate[i]));
+    silu_slopes(dy[i], gate[i], up[i], s, dgate + i, dup + i);
+    if (y != nullptr) y[i] = gate[i] * s * up[i];
+  }
 }
 inline void silu_backward_tile(const double* dy, const double* gate, const double* up, double* dgate, double* dup,
-                               int64_t count) {
-  for (int64_t i = 0; i < count; ++i)
-    silu_slopes(dy[i], gate[i], up[i], 1.0 / (1.0 + exponential(-gate[i])), dgate + i, dup + i);
+                               double* y, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    const double s = 1.0 / (1.0 + exponential(-gate[i]));
+    silu_slopes(dy[i], gate[i], up[i], s, dgate + i, dup + i);
+    if (y != nullptr) y[i] = gate[i] * s * up[i];
+  }
 }
 
 template <class T>
@@ -77,14 +87,16 @@ void silu_mul_backward(const SiluMulBackwardArgs<T>& args, int64_t begin, int64_
   using C = Compute<T>;
   for (; begin < end; begin += kTile) {
     const int64_t count = std::min(kTile, end - begin);
-    C buffers[5][kTile];
+    C buffers[6][kTile];
     const C* dy = loaded(args.dy + begin, buffers[0], count);
     const C* gate = loaded(args.gate + begin, buffers[1], count);
     const C* up = loaded(args.up + begin, buffers[2], count);
     C *dgate = compute_into(args.dgate + begin, buffers[3]), *dup = compute_into(args.dup + begin, buffers[4]);
-    silu_backward_tile(dy, gate, up, dgate, dup, count);
+    C* y = args.y == nullptr ? nullptr : compute_into(args.y + begin, buffers[5]);
+    silu_backward_tile(dy, gate, up, dgate, dup, y, count);
     store_from(args.dgate + begin, dgate, count);
     store_from(args.dup + begin, dup, count);
+    if (y != nullptr) store_from(args.y + begin, y, count);
   }
 }
 

@@ -109,9 +109,12 @@ TEMPLATE_TEST_CASE("elementwise loops have the bits of their definitions", "", f
       const float specials[] = {kInf, -kInf, kNan, -0.0f, 1000.0f, -1000.0f};
       for (size_t i = 0; i < std::min<size_t>(gate.size(), 6); ++i) gate[i] = T(specials[i]);
       std::vector<T> y = gate, dgate = gate, dup = gate, sum = gate, y2 = gate, dgate2 = gate, dup2 = gate, sum2 = gate;
+      std::vector<T> again = gate, in_place = dy;
       cpu::loops_of<T>().silu_mul({y.data(), gate.data(), up.data(), count}, 0, count);
       cpu::loops_of<T>().silu_mul_backward({dgate.data(), dup.data(), dy.data(), gate.data(), up.data(), count}, 0,
                                            count);
+      cpu::loops_of<T>().silu_mul_backward(
+          {in_place.data(), dup.data(), in_place.data(), gate.data(), up.data(), count, again.data()}, 0, count);
       cpu::loops_of<T>().add(sum.data(), up.data(), dy.data(), count);
       for (size_t i = 0; i < gate.size(); ++i) {
         const float g = cpu::load(gate[i]), u = cpu::load(up[i]), d = cpu::load(dy[i]);
@@ -122,6 +125,8 @@ TEMPLATE_TEST_CASE("elementwise loops have the bits of their definitions", "", f
         sum2[i] = cpu::store<T>(u + d);
       }
       CHECK(same(y, y2));
+      CHECK(same(again, y2));
+      CHECK(same(in_place, dgate2));
       CHECK(same(dgate, dgate2));
       CHECK(same(dup, dup2));
       CHECK(same(sum, sum2));

@@ -166,6 +166,28 @@ TEST_CASE("linear_added and gradients that grow in place have the bits of the se
   CHECK_THROWS_AS(linear_added(x, w, leaf({2, 3}, 3, DType::bf16)), ContractError);
 }
 
+TEST_CASE("gated_linear_added has the bits of silu_mul and linear_added") {
+  for (const DType dtype : kTypes) {
+    for (const int64_t k_tile : {0, 2}) {
+      INFO(kernels::dtype_name(dtype) << ", tiles of " << k_tile);
+      std::vector<Values> results;
+      for (const bool together : {false, true}) {
+        const Tensor gate = leaf({7, 19}, 1, dtype), up = leaf({7, 19}, 2, dtype), residual = leaf({7, 3}, 3, dtype);
+        const Tensor w = leaf({3, 19}, 4, dtype), g = intermediate(gate), u = intermediate(up);
+        const Tensor y = together ? gated_linear_added(g, u, w, residual, k_tile)
+                                  : linear_added(silu_mul(g, u), w, residual, k_tile);
+        backward(y, normals(y.shape(), 5, dtype));
+        for (const Tensor& t : {y, gate.grad(), up.grad(), residual.grad(), w.grad()})
+          results.push_back(t.to_doubles());
+      }
+      for (size_t i = 0; i < 5; ++i) CHECK(results[i] == results[i + 5]);
+    }
+  }
+  const Tensor x = leaf({2, 5}, 1, DType::f32), w = leaf({3, 5}, 2, DType::f32), good = leaf({2, 3}, 3, DType::f32);
+  CHECK_THROWS_AS(gated_linear_added(x, leaf({2, 4}, 1, DType::f32), w, good), ContractError);
+  CHECK_THROWS_AS(gated_linear_added(x, x, w, leaf({3, 3}, 3, DType::f32)), ContractError);
+}
+
 TEST_CASE("a zeroed gradient is zero to every reader, and chains start again from it") {
   const Tensor w = leaf({3, 5}, 1, DType::f32);
   const Tensor x = normals({4, 5}, 2, DType::f32), dy = normals({4, 3}, 3, DType::f32);
