@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "kernels/cpu/head_inner.h"
@@ -72,14 +73,24 @@ Support<Compute<T>> support_of(const HeadArgs<T>& args, int64_t row, Compute<T>*
   return {ids, count, gathered};
 }
 
-/// z of `rows` rows from `first` on.
+/// Rows of kept logits at a time. Float logits of a small vocabulary come in chunks that stay in the second cache from
+/// one pass to the next; elsewhere preparing the weight for so few rows would cost more than that gains.
 template <class T>
-void logits_of(const HeadArgs<T>& args, int64_t first, int64_t rows, Compute<T>* logits) {
+int64_t kept_step(const HeadArgs<T>& args, int64_t kept) {
+  constexpr int64_t kCached = int64_t{1} << 18, kFewest = 64, kLargestWidth = 512;
+  const int64_t rows = kCached / std::max<int64_t>(args.vocabulary, 1);
+  return std::is_same_v<T, float> && rows >= kFewest && args.width <= kLargestWidth ? std::min(rows, kept) : kept;
+}
+
+/// z of `rows` rows from `first` on. `packed` is the weight, if it was packed.
+template <class T>
+void logits_of(const HeadArgs<T>& args, const PackedMatrix* packed, int64_t first, int64_t rows, Compute<T>* logits) {
   using C = Compute<T>;
   const int64_t vocabulary = args.vocabulary;
   MatmulArgs product;
   product.a = row_major(static_cast<const void*>(args.hidden + first * args.width), dtype_of<T>(), rows, args.width);
   product.b = row_major(static_cast<const void*>(args.weight), dtype_of<T>(), vocabulary, args.width);
+  product.packed = packed;
   product.c = row_major(static_cast<void*>(logits), dtype_of<C>(), rows, vocabulary);
   matmul(product);
 }
@@ -91,13 +102,17 @@ void for_each_row(const HeadArgs<T>& args, bool again, Body body, After after_ch
   using C = Compute<T>;
   const int64_t vocabulary = args.vocabulary, kept = std::min(args.kept_rows, args.rows);
   const int64_t step = std::min(chunk_rows(vocabulary), std::max<int64_t>(args.rows - kept, 1));
+  const int64_t cached = kept_step(args, kept);
+  std::optional<PackedMatrix> packed;
+  if (!again && cached < kept)
+    packed = pack(row_major(static_cast<const void*>(args.weight), dtype_of<T>(), vocabulary, args.width));
   C* room = kept < args.rows ? scratch<struct HeadLogits, C>(step * vocabulary) : nullptr;
   const C divisor = static_cast<C>(args.temperature);
   for (int64_t first = 0, rows = 0; first < args.rows; first += rows) {
     const bool is_kept = first < kept;
-    rows = is_kept ? kept - first : std::min(step, args.rows - first);
+    rows = is_kept ? std::min(cached, kept - first) : std::min(step, args.rows - first);
     C* logits = is_kept ? args.kept_logits + first * vocabulary : room;
-    if (!is_kept || !again) logits_of(args, first, rows, logits);
+    if (!is_kept || !again) logits_of(args, packed ? &*packed : nullptr, first, rows, logits);
     parallel_for(rows, 1 + kPieceElements / (4 * vocabulary + 1), [&](int64_t begin, int64_t end) {
       for (int64_t r = begin; r < end; ++r) {
         C* z = logits + r * vocabulary;
