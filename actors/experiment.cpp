@@ -1,5 +1,6 @@
 #include "actors/experiment.h"
 
+#include <algorithm>
 #include <stdexcept>
 
 namespace motley {
@@ -19,13 +20,20 @@ kernels::NumericProfile Experiment::group_profile(const SamplerGroupOptions& gro
   return group.profile == "trainer" ? trainer_profile() : profile_named(group.profile);
 }
 
+RecordKind Experiment::needed_records() const {
+  RecordKind needed = algos::make_correction(algo.correction, algo.parameters)->needs();
+  if (probe.drift_every > 0)
+    for (const std::string& name : probe.drift) needed = std::max(needed, algos::make_correction(name)->needs());
+  return needed;
+}
+
 RecordKind Experiment::record_kind() const {
   // A truncated distribution is its candidate set: that is the whole support, so it serves every correction.
   if (sampling.top_p < 1.0 || sampling.top_k > 0) return RecordKind::candidates;
   if (sampling.record == "sampled") return RecordKind::sampled;
   if (sampling.record == "top_k") return RecordKind::top_k;
   if (sampling.record == "full") return RecordKind::full;
-  switch (algos::make_correction(algo.correction, algo.parameters)->needs()) {
+  switch (needed_records()) {
     case RecordKind::sampled:
       return RecordKind::sampled;
     case RecordKind::full:

@@ -88,6 +88,15 @@ struct EvalOptions {
   double top_p = 1.0;
 };
 
+struct ProbeOptions {
+  int64_t staleness_every = 0;  // updates; 0: off
+  int64_t staleness_samples = 16;
+  int64_t versions = 8;     // weights kept for it
+  int64_t drift_every = 0;  // updates; 0: off
+  int64_t drift_samples = 64;
+  std::vector<std::string> drift{"grpo", "mis", "sc+mis"};
+};
+
 struct Experiment {
   std::string name = "run";
   uint64_t seed = 0;
@@ -101,12 +110,15 @@ struct Experiment {
   std::vector<SamplerGroupOptions> samplers;
   EvalOptions eval;
   actors::WatchOptions watch;
+  ProbeOptions probe;
 
   /// The seed of the starting weights and the warm start: runs that differ in their own seed alone can share a start.
   uint64_t start_seed() const { return model.seed ? static_cast<uint64_t>(*model.seed) : seed; }
   /// The numeric profile of the trainer, and of a group ("trainer" resolved).
   kernels::NumericProfile trainer_profile() const;
   kernels::NumericProfile group_profile(const SamplerGroupOptions& group) const;
+  /// What the correction asks for, and those of a drift probe.
+  RecordKind needed_records() const;
   /// What is recorded per token, from sampling.record and the correction's needs.
   RecordKind record_kind() const;
   algos::LearnerConfig learner_config() const;

@@ -10,9 +10,9 @@
 namespace motley::actors {
 namespace {
 
-/// The oldest version, behind the newest, that imposed staleness may ask for.
+/// The oldest version, behind the newest, that imposed staleness or its probe may ask for.
 size_t history_length(const Fleet& fleet) {
-  int64_t length = 0;
+  int64_t length = probed_versions(fleet.experiment.probe);
   for (const SamplerGroupOptions& group : fleet.experiment.samplers)
     if (fleet.lock_step() && group.staleness) length = std::max(length, group.staleness->second);
   return static_cast<size_t>(length);
@@ -69,6 +69,7 @@ void LearnerActor::set_up() {
                                                         ? std::vector<uint64_t>{}
                                                         : numbers_from_text(unfinished->second));
   collector_.emplace(experiment.algo.group_size, fleet_->lock_step());
+  probes_.emplace(experiment, fleet_->model, start_->parameters);
   report_.emplace(experiment);
   watch_.emplace(experiment.watch, experiment.trainer.warmup_updates);
   if (const auto watched = start_->state.extra.find(kWatched); watched != start_->state.extra.end())
@@ -166,10 +167,17 @@ algos::Metrics LearnerActor::optimize(const std::vector<algos::Trajectory>& batc
   algos::Metrics metrics;
   {
     const kernels::ComputeLease lease(compute_);
-    metrics = learner_->step(batch);
+    metrics = probes_->measure(version_ + 1, batch, [this](uint64_t version) { return weights_of(version); });
+    metrics.merge(learner_->step(batch));
   }
   compute_.rest();
   return metrics;
+}
+
+const Parameters* LearnerActor::weights_of(uint64_t version) const {
+  if (version == version_) return snapshot_.get();
+  const uint64_t age = version_ - version;  // far above the history's length for a version to come
+  return age <= history_.size() ? history_[history_.size() - age].get() : nullptr;
 }
 
 void LearnerActor::record(const std::vector<algos::Trajectory>& batch, int64_t update) const {

@@ -6,6 +6,7 @@
 #include "actors/messages.h"
 #include "actors/policy/collapse_watch.h"
 #include "actors/policy/prompt_ledger.h"
+#include "actors/probes.h"
 #include "actors/run_report.h"
 #include "kernels/parallel.h"
 
@@ -30,8 +31,10 @@ class LearnerActor {
   void try_take();
   void return_credits(const std::vector<TrajectoryGroup>& groups);
   void train(const std::vector<TrajectoryGroup>& groups);
-  /// The optimizer steps of a batch, under a lease.
+  /// The probes and the optimizer steps of a batch, under a lease.
   algos::Metrics optimize(const std::vector<algos::Trajectory>& batch);
+  /// Null for a version that is neither the newest nor in the history.
+  const Parameters* weights_of(uint64_t version) const;
   void record(const std::vector<algos::Trajectory>& batch, int64_t update) const;
   void evaluate();
   bool evaluation_due(uint64_t update) const;
@@ -53,6 +56,7 @@ class LearnerActor {
   std::unique_ptr<algos::Learner> learner_;
   std::optional<GroupCollector> collector_;
   std::optional<RunReport> report_;
+  std::optional<Probes> probes_;
   std::optional<CollapseWatch> watch_;
   std::string stopping_alarm_;  // not empty: it ends the run
   PromptLedger ledger_;
@@ -62,7 +66,7 @@ class LearnerActor {
   bool fleet_ready_ = false, issuing_ = false, stopping_ = false;
   int64_t dropped_ = 0;  // samples, since the last update
   ParametersPtr snapshot_;
-  std::vector<ParametersPtr> history_;  // lock-step with imposed staleness: before snapshot_, oldest first
+  std::vector<ParametersPtr> history_;  // for imposed staleness and its probe: before snapshot_, oldest first
   algos::Metrics row_;
   std::optional<GroupCounters> counters_;
   bool evaluating_ = false, row_waits_for_evaluation_ = false;

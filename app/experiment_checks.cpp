@@ -94,15 +94,15 @@ void check_record(const Experiment& e, const KeyPositions& keys) {
                                  e.sampling.top_p, e.sampling.top_k),
                      "the trainer must replay the candidate set, and that is what is recorded: allowed is \"auto\"");
   }
-  const RecordKind needed = algos::make_correction(e.algo.correction, e.algo.parameters)->needs();
+  const RecordKind needed = e.needed_records();
   const int rank = record == "sampled" ? 0 : record == "top_k" ? 1 : 2;
   if (rank < record_rank(needed)) {
-    throw InputError(
-        keys.of("sampling.record"),
-        fmt::format("sampling.record = \"{}\" is too little for correction '{}'", record, e.algo.correction),
-        record_rank(needed) == 2 ? "it needs the full distribution: allowed are \"auto\", \"full\""
-                                 : "it needs more than the drawn token: allowed are \"auto\", \"top_k\", "
-                                   "\"full\"");
+    throw InputError(keys.of("sampling.record"),
+                     fmt::format("sampling.record = \"{}\" is too little for correction '{}'{}", record,
+                                 e.algo.correction, e.probe.drift_every > 0 ? " or one of probe.drift" : ""),
+                     record_rank(needed) == 2 ? "it needs the full distribution: allowed are \"auto\", \"full\""
+                                              : "it needs more than the drawn token: allowed are \"auto\", \"top_k\", "
+                                                "\"full\"");
   }
 }
 
@@ -123,6 +123,22 @@ void check_correction(const Experiment& e, const KeyPositions& keys) {
                      "groups are never split: algo.minibatches is at most algo.prompts");
   }
   check_record(e, keys);
+}
+
+void check_probe(const Experiment& e, const KeyPositions& keys) {
+  if (e.probe.drift_every == 0) return;
+  for (const std::string& name : e.probe.drift) {
+    try {
+      algos::make_correction(name);
+    } catch (const std::invalid_argument& error) {
+      throw InputError(keys.of("probe.drift"), error.what());
+    }
+  }
+  if (e.algo.prompts < 2) {
+    throw InputError(keys.of(keys.given("probe.drift_every") ? "probe.drift_every" : "algo.prompts"),
+                     "a drift probe with one prompt per update",
+                     "it compares the gradients of two halves of the prompts: algo.prompts must be at least 2");
+  }
 }
 
 void check_fleet(const Experiment& e, const KeyPositions& keys) {
@@ -206,6 +222,7 @@ void resolve_experiment(Experiment& e, const KeyPositions& keys) {
 
 void check_experiment(const Experiment& experiment, const KeyPositions& keys) {
   check_model(experiment, keys);
+  check_probe(experiment, keys);
   check_correction(experiment, keys);
   check_fleet(experiment, keys);
   check_eval(experiment, keys);

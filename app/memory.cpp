@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sys/sysinfo.h>
 
+#include "actors/probes.h"
 #include "app/input_error.h"
 
 namespace motley::app {
@@ -20,8 +21,9 @@ double least_memory(const Experiment& experiment) {
   }
   double engines = 1;  // the learner has a table too
   for (const SamplerGroupOptions& group : experiment.samplers) engines += static_cast<double>(group.replicas);
+  weights *= 5.0 + static_cast<double>(actors::probed_versions(experiment.probe));
   const double angles = static_cast<double>(config.max_positions) * static_cast<double>(config.head_dim);
-  return 4.0 * (5.0 * weights + engines * angles);
+  return 4.0 * (weights + engines * angles);
 }
 
 double physical_memory() {

@@ -133,6 +133,10 @@ void write_report(const std::filesystem::path& folder, const actors::RunSummary&
     page += charts.by(kind, "kl/k3", "kl/k3" + suffix);
     page += charts.by(kind, "ratio/outside", "ratio/outside [0.2, 5]" + suffix);
   }
+  page +=
+      charts.of("KL told apart by the probe", {"probe/kl/mismatch", "probe/kl/staleness", "probe/kl/sampler_trainer"});
+  page += charts.by("group", "probe/kl/mismatch", "mismatch by group, without staleness");
+  page += charts.by("drift", "squared_norm", "drift of corrections: |E g|^2 at a constant advantage");
   page += charts.by("group", "kl/sampler_trainer", "kl/sampler_trainer by group");
   page += charts.by("group", "staleness/mean", "staleness/mean by group");
   page += charts.by("group", "share", "share of samples by group");

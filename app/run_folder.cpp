@@ -22,7 +22,7 @@ bool may_differ(const std::string& path) {
       "name",        "run.updates",    "run.dir", "run.keep_trajectories", "run.checkpoint_every",
       "run.threads", "trainer.threads"};
   return std::find(free.begin(), free.end(), path) != free.end() || path.ends_with(".price_per_hour") ||
-         path.starts_with("watch.");
+         path.starts_with("watch.") || path.starts_with("probe.");
 }
 
 void require_agreement(const Experiment& recorded, const Experiment& given, const fs::path& own,
@@ -36,7 +36,7 @@ void require_agreement(const Experiment& recorded, const Experiment& given, cons
     throw InputError({where},
                      fmt::format("{} is {}, but the run to resume has {}", path, text(new_values), text(old_values)),
                      "a resumed run may change run.updates, run.threads, trainer.threads, run.checkpoint_every, "
-                     "run.keep_trajectories, run.dir, [watch], name and prices; see " +
+                     "run.keep_trajectories, run.dir, [watch], [probe], name and prices; see " +
                          own.string());
   };
   for (const auto& [path, value] : old_values) {

@@ -98,5 +98,7 @@ Field field(std::string section, std::string key, Ref ref, std::string help) {
 
 /// Of [watch] (app/schema_fields_watch.cpp).
 std::vector<Field> watch_fields();
+/// Of [probe] (app/schema_fields_probe.cpp).
+std::vector<Field> probe_fields();
 
 }  // namespace motley::app

@@ -342,6 +342,7 @@ const std::vector<SectionInfo>& schema_sections() {
       {"samplers", "One or more groups of samplers. Without any there is one, `default`, of profile `trainer`.", true},
       {"eval", "pass@k on held-out prompts."},
       {"watch", "Signs of a collapse: alarms, when they are raised, and what they do (`docs/diagnosis.md`)."},
+      {"probe", "Measurements on the run's own batches that cost passes of their own (`docs/diagnosis.md`)."},
   };
   return sections;
 }
@@ -356,6 +357,7 @@ const std::vector<Field>& schema_fields() {
     add(all, sampler_fields());
     add(all, eval_fields());
     add(all, watch_fields());
+    add(all, probe_fields());
     return all;
   }();
   return fields;

@@ -201,7 +201,8 @@ TEST_CASE("alarms are named on the terminal and marked in the report") {
   for (int update = 0; update <= 20; ++update) {
     const bool kl = (update >= 5 && update <= 7) || update == 12;
     rows << "{\"update\":" << update << ",\"alarm/kl\":" << kl << ",\"alarm/reward\":0,\"staleness/0-1/kl/k3\":0.5"
-         << ",\"staleness/6+/kl/k3\":0.25,\"staleness/mean\":1,\"group/a/probe/kl/k3\":2}\n";
+         << ",\"staleness/6+/kl/k3\":0.25,\"staleness/mean\":1,\"group/a/probe/kl/k3\":2"
+         << ",\"probe/kl/mismatch\":0.5,\"group/a/probe/kl/mismatch\":1,\"drift/sc+mis/squared_norm\":0.125}\n";
   }
   rows.close();
   write_report(folder, {});
@@ -209,6 +210,9 @@ TEST_CASE("alarms are named on the terminal and marked in the report") {
   CHECK(page.find("<li>kl: updates 5 to 7, 12 to 12</li>") != std::string::npos);
   CHECK(page.find("<li>reward") == std::string::npos);
   CHECK(page.find("kl/k3 by versions since the draw") != std::string::npos);
+  CHECK(page.find("mismatch by group, without staleness") != std::string::npos);
+  CHECK(page.find("KL told apart by the probe") != std::string::npos);
+  CHECK(page.find("drift of corrections") != std::string::npos);
   CHECK(page.find(">0-1</text>") != std::string::npos);
   CHECK(page.find(">6+</text>") != std::string::npos);
   CHECK(page.find("kl/k3 by group") == std::string::npos);  // nothing is called group/<name>/kl/k3
