@@ -5,7 +5,7 @@ JOBS  ?= $(shell nproc)
 MOTLEY = build/$(BUILD)/motley
 SOURCES = $(shell git ls-files '*.h' '*.cpp' 2>/dev/null)
 
-.PHONY: help setup configure build run test property bench ops device-check sanitize asan tsan spike performance format lint check-style clean
+.PHONY: help setup configure build run test property bench ops audit device-check sanitize asan tsan spike performance format lint check-style clean
 
 help:
 	@echo 'make run       set up, build, run experiments/quickstart.toml'
@@ -16,6 +16,7 @@ help:
 	@echo 'make bench     times the kernels on this machine'
 	@echo 'make performance  measures what docs/performance.md reports and writes its tables; PEERS=FOLDER for the peers'
 	@echo 'make ops       writes docs/ops.md: which kernel exists on which device'
+	@echo 'make audit     writes the tables of docs/audit.md: every correction against the exact gradient'
 	@echo 'make device-check  builds and runs what belongs on a GPU'
 	@echo 'make spike     the arms and seeds of experiments/spike.toml (about 20 minutes)'
 	@echo 'make format    clang-format all sources; make lint: clang-tidy them'
@@ -57,6 +58,10 @@ performance: configure-bench
 ops: configure
 	cmake --build build/$(BUILD) -j $(JOBS) --target test_kernels
 	build/$(BUILD)/test_kernels '[.write-ops]'
+
+audit: configure
+	cmake --build build/$(BUILD) -j $(JOBS) --target test_app
+	build/$(BUILD)/test_app '[.write-audit]'
 
 # Number formats, random numbers and the kernels of docs/ops.md, each against the CPU bit for bit. Built where nvcc is;
 # build/cuda/*_check and the libraries beside them are all that the machine with the GPU needs.

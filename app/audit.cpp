@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "algos/audit/make_problem.h"
 #include "app/audit_problem.h"
@@ -24,11 +25,24 @@ struct Rule {
   std::unique_ptr<algos::Correction> correction;
 };
 
+/// Every piece alone, and centered where that can be.
+std::vector<std::string> all_names() {
+  std::set<std::string> names;
+  for (const algos::CorrectionInfo& info : algos::corrections()) {
+    names.insert(info.name);
+    const std::string centered = "sc+" + info.name;
+    try {
+      algos::make_correction(centered);
+      names.insert(centered);
+    } catch (const std::invalid_argument&) {  // centering itself, filters, weights that it cannot center
+    }
+  }
+  return {names.begin(), names.end()};
+}
+
 std::vector<Rule> rules_of(const AuditArguments& arguments) {
   std::vector<std::string> names = arguments.corrections;
-  if (names.empty()) {
-    for (const algos::CorrectionInfo& info : algos::corrections()) names.push_back(info.name);
-  }
+  if (names.empty()) names = all_names();
   std::vector<Rule> rules;
   for (const std::string& name : names) {
     try {
@@ -124,7 +138,7 @@ class LevelMeans {
     }
   }
 
-  const std::vector<Rule>& rules_;
+  std::span<const Rule> rules_;
   AuditLevel level_;
   std::vector<Distance> distances_;
   std::vector<std::vector<Figures>> found_;  // [rules][problems]
@@ -150,15 +164,18 @@ AuditReport report_of(const AuditArguments& a, const std::vector<Rule>& rules) {
   report.problems = a.problems.value_or(8);
   report.policy = fmt::format("{} of {} tokens, length {}, {} problems", spec.table ? "table" : "transformer",
                               spec.vocabulary, spec.length, report.problems);
+  std::vector<Mismatch> mismatches;
+  std::vector<LevelMeans> means;
   for (const std::string& mismatch : a.mismatches.empty() ? kLadder : a.mismatches) {
-    spec.mismatch = parse_mismatch(mismatch);
-    LevelMeans means(mismatch, rules);
-    for (int64_t i = 0; i < report.problems; ++i) {
-      spec.seed = a.seed + static_cast<uint64_t>(i);
-      means.add(make_problem(spec), options(spec.seed));
-    }
-    report.levels.push_back(means.finished());
+    mismatches.push_back(parse_mismatch(mismatch));
+    means.emplace_back(mismatch, rules);
   }
+  for (int64_t i = 0; i < report.problems; ++i) {
+    spec.seed = a.seed + static_cast<uint64_t>(i);
+    const ProblemFamily family(spec);
+    for (size_t k = 0; k < means.size(); ++k) means[k].add(family.at(mismatches[k]), options(spec.seed));
+  }
+  for (LevelMeans& level : means) report.levels.push_back(level.finished());
   return report;
 }
 
@@ -167,8 +184,9 @@ void print_problem(const AuditArguments& a) {
   if (a.problems) throw InputError({"motley audit --print-problem"}, "--problems would be ignored: one is printed");
   ProblemSpec spec = spec_of(a);
   spec.seed = a.seed;
-  spec.mismatch = parse_mismatch(a.mismatches.empty() ? kLadder.back() : a.mismatches.front());
-  const Problem problem = a.problem.empty() ? make_problem(spec) : (check_file_alone(a), read_problem(a.problem));
+  const Mismatch mismatch = parse_mismatch(a.mismatches.empty() ? kLadder.back() : a.mismatches.front());
+  if (!a.problem.empty()) check_file_alone(a);
+  const Problem problem = a.problem.empty() ? ProblemFamily(spec).at(mismatch) : read_problem(a.problem);
   std::printf("%s\n", problem_json(problem).dump().c_str());
 }
 

@@ -135,10 +135,18 @@ LaidOut::LaidOut(const Enumeration& all, std::span<const size_t> sequences, std:
 void LaidOut::append(const Enumeration& all, size_t row, int32_t drawn, bool with_record) {
   const auto width = static_cast<size_t>(all.problem().vocabulary);
   const size_t at = row * width;
-  std::vector<uint8_t> listed(width, 0);
-  if (with_record) {
-    for (const int32_t id : all.record(row)) listed[static_cast<size_t>(id)] = 1;
+  rows_.push_back(row);
+  log_p_old_.push_back(all.log_p_old()[at + static_cast<size_t>(drawn)]);
+  if (!with_record) {
+    sampled_.push_back(static_cast<int64_t>(ids_.size()));
+    append_entry(all, at, static_cast<size_t>(drawn), false);
+    offsets_.push_back(static_cast<int64_t>(ids_.size()));
+    log_p_tail_.push_back(kNone);
+    log_q_tail_.push_back(kNone);
+    return;
   }
+  std::vector<uint8_t> listed(width, 0);
+  for (const int32_t id : all.record(row)) listed[static_cast<size_t>(id)] = 1;
   std::vector<double> p_outside, q_outside;
   for (size_t v = 0; v < width; ++v) {
     if (!listed[v]) {
@@ -148,18 +156,20 @@ void LaidOut::append(const Enumeration& all, size_t row, int32_t drawn, bool wit
     const bool is_drawn = v == static_cast<size_t>(drawn);
     if (!listed[v] && !is_drawn) continue;
     if (is_drawn) sampled_.push_back(static_cast<int64_t>(ids_.size()));
-    ids_.push_back(static_cast<int32_t>(v));
-    log_p_.push_back(all.log_p()[at + v]);
-    log_q_.push_back(all.problem().log_q[at + v]);
-    in_record_.push_back(listed[v]);
+    append_entry(all, at, v, listed[v]);
   }
   offsets_.push_back(static_cast<int64_t>(ids_.size()));
-  rows_.push_back(row);
-  // As the learner lays it out: without a record, or where nothing is outside it, there is no tail on either side.
-  const double q_tail = with_record ? log_sum_exp(q_outside) : kNone;
+  // As the learner lays it out: where nothing is outside the record, there is no tail on either side.
+  const double q_tail = log_sum_exp(q_outside);
   log_q_tail_.push_back(q_tail);
   log_p_tail_.push_back(q_tail > kNone ? log_sum_exp(p_outside) : kNone);
-  log_p_old_.push_back(all.log_p_old()[at + static_cast<size_t>(drawn)]);
+}
+
+void LaidOut::append_entry(const Enumeration& all, size_t at, size_t id, bool recorded) {
+  ids_.push_back(static_cast<int32_t>(id));
+  log_p_.push_back(all.log_p()[at + id]);
+  log_q_.push_back(all.problem().log_q[at + id]);
+  in_record_.push_back(recorded);
 }
 
 }  // namespace motley::algos::audit

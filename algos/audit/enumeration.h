@@ -56,6 +56,7 @@ class LaidOut {
 
  private:
   void append(const Enumeration& all, size_t row, int32_t drawn, bool with_record);
+  void append_entry(const Enumeration& all, size_t at, size_t id, bool recorded);
 
   std::vector<int64_t> offsets_{0}, sampled_, sequence_, staleness_;
   std::vector<double> log_p_, log_q_, log_p_tail_, log_q_tail_, log_p_old_, advantage_;

@@ -6,7 +6,6 @@
 #include <stdexcept>
 
 #include "algos/audit/enumeration.h"
-#include "algos/audit/policy.h"
 #include "kernels/philox.h"
 
 namespace motley::algos::audit {
@@ -50,9 +49,52 @@ void truncate(double top_p, std::span<double> log_q, std::span<uint8_t> candidat
   }
 }
 
-void distort(const ProblemSpec& spec, Problem& problem) {
-  const Mismatch& mismatch = spec.mismatch;
-  kernels::RandomStream random({spec.seed, kernels::Purpose::data, kNoise});
+}  // namespace
+
+ProblemFamily::ProblemFamily(const ProblemSpec& spec) : spec_(spec) {
+  if (spec.steps_since_old < 0 || spec.steps_since_old > kWalk) {
+    throw std::invalid_argument("the steps since pi_old may be 0 to " + std::to_string(kWalk));
+  }
+  Problem& problem = trainer_;
+  problem.vocabulary = spec.vocabulary;
+  problem.length = spec.length;
+  if (spec.end) problem.end = 0;
+  problem.tree = Tree(spec.vocabulary, spec.length, problem.end);
+  problem.candidate.assign(problem.entries(), 1);
+  problem.reward = random_rewards(problem.tree.sequences().size(), spec.seed);
+  problem.record_top_k = spec.record_top_k;
+  problem.steps_since_old = spec.steps_since_old;
+
+  const auto make = spec.table ? make_table_policy : make_transformer_policy;
+  walk_.push_back(make(problem.tree, spec.vocabulary, spec.seed));
+  for (int64_t step = 0; step < kWalk; ++step) {
+    std::unique_ptr<Policy> next = walk_.back()->clone();
+    next->ascend(exact_gradient(problem, *next), spec.table ? kTableRate : kTransformerRate);
+    walk_.push_back(std::move(next));
+  }
+  problem.log_p = walk_.back()->log_p();
+  problem.log_p_old = before_last(spec.steps_since_old).log_p();
+  problem.gram = walk_.back()->gram();
+}
+
+Problem ProblemFamily::at(const Mismatch& mismatch) const {
+  if (spec_.steps_since_old + mismatch.stale > kWalk) {
+    throw std::invalid_argument("stale and the steps since pi_old may be " + std::to_string(kWalk) + " together");
+  }
+  Problem problem = trainer_;
+  const Policy& sampler = before_last(spec_.steps_since_old + mismatch.stale);
+  const kernels::NumericProfile* profile = kernels::find_profile(mismatch.profile);
+  problem.log_q = profile ? sampler.log_q(*profile) : sampler.log_p();
+  problem.staleness = mismatch.stale;
+  distort(mismatch, problem);
+  const std::vector<double> q = Enumeration(problem).q();
+  problem.baseline = spec_.baseline.value_or(std::inner_product(q.begin(), q.end(), problem.reward.begin(), 0.0));
+  check(problem);
+  return problem;
+}
+
+void ProblemFamily::distort(const Mismatch& mismatch, Problem& problem) const {
+  kernels::RandomStream random({spec_.seed, kernels::Purpose::data, kNoise});
   const auto width = static_cast<size_t>(problem.vocabulary);
   for (size_t row = 0; row < problem.rows(); ++row) {
     const std::span<double> log_q = std::span(problem.log_q).subspan(row * width, width);
@@ -66,45 +108,6 @@ void distort(const ProblemSpec& spec, Problem& problem) {
     }
     if (mismatch.top_p < 1.0) truncate(mismatch.top_p, log_q, std::span(problem.candidate).subspan(row * width, width));
   }
-}
-
-}  // namespace
-
-Problem make_problem(const ProblemSpec& spec) {
-  if (spec.steps_since_old < 0 || spec.steps_since_old + spec.mismatch.stale > kWalk) {
-    throw std::invalid_argument("stale and the steps since pi_old may be " + std::to_string(kWalk) + " together");
-  }
-  Problem problem;
-  problem.vocabulary = spec.vocabulary;
-  problem.length = spec.length;
-  if (spec.end) problem.end = 0;
-  problem.tree = Tree(spec.vocabulary, spec.length, problem.end);
-  problem.candidate.assign(problem.entries(), 1);
-  problem.reward = random_rewards(problem.tree.sequences().size(), spec.seed);
-
-  const auto make = spec.table ? make_table_policy : make_transformer_policy;
-  const std::unique_ptr<Policy> policy = make(problem.tree, spec.vocabulary, spec.seed);
-  for (int64_t step = 0;; ++step) {
-    const int64_t to_go = kWalk - step;
-    if (to_go == spec.steps_since_old) problem.log_p_old = policy->log_p();
-    if (to_go == spec.steps_since_old + spec.mismatch.stale) {
-      const kernels::NumericProfile* profile = kernels::find_profile(spec.mismatch.profile);
-      problem.log_q = profile ? policy->log_q(*profile) : policy->log_p();
-    }
-    if (to_go == 0) break;
-    policy->ascend(exact_gradient(problem, *policy), spec.table ? kTableRate : kTransformerRate);
-  }
-  problem.log_p = policy->log_p();
-  problem.gram = policy->gram();
-  distort(spec, problem);
-
-  problem.record_top_k = spec.record_top_k;
-  problem.staleness = spec.mismatch.stale;
-  problem.steps_since_old = spec.steps_since_old;
-  const std::vector<double> q = Enumeration(problem).q();
-  problem.baseline = spec.baseline.value_or(std::inner_product(q.begin(), q.end(), problem.reward.begin(), 0.0));
-  check(problem);
-  return problem;
 }
 
 }  // namespace motley::algos::audit

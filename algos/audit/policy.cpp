@@ -42,6 +42,7 @@ class TablePolicy final : public Policy {
   void ascend(const std::vector<double>& gradient, double rate) override {
     for (size_t i = 0; i < logits_.size(); ++i) logits_[i] = as_float(logits_[i] + rate * gradient[i]);
   }
+  std::unique_ptr<Policy> clone() const override { return std::make_unique<TablePolicy>(*this); }
   std::vector<double> gram() const override { return {}; }
 
  private:
@@ -89,12 +90,22 @@ class TransformerPolicy final : public Policy {
     round_to_float();
     parameters_.set_requires_grad(true);
   }
+  TransformerPolicy(const TransformerPolicy& other)
+      : tree_(other.tree_),
+        config_(other.config_),
+        profile_(other.profile_),
+        rope_(other.rope_),
+        parameters_(other.parameters_.clone()) {
+    parameters_.set_requires_grad(true);
+  }
+
   std::vector<double> log_p() const override {
     const NoGrad no_grad;
     return forward_tree([](const HeadResult&) {});
   }
   std::vector<double> log_q(const kernels::NumericProfile& profile) const override;
   void ascend(const std::vector<double>& gradient, double rate) override;
+  std::unique_ptr<Policy> clone() const override { return std::make_unique<TransformerPolicy>(*this); }
   std::vector<double> gram() const override;
 
  private:

@@ -20,6 +20,7 @@ class Policy {
   virtual std::vector<double> log_q(const kernels::NumericProfile& profile) const = 0;
   /// weights += rate * gradient, given as coefficients on the logits that sum to 0 over every row.
   virtual void ascend(const std::vector<double>& gradient, double rate) = 0;
+  virtual std::unique_ptr<Policy> clone() const = 0;
   /// Problem::gram.
   virtual std::vector<double> gram() const = 0;
 };

@@ -16,9 +16,8 @@ Problem problem_with(const std::string& mismatch, uint64_t seed = 3, bool table 
   spec.vocabulary = 4;
   spec.length = 3;
   spec.seed = seed;
-  spec.mismatch = parse_mismatch(mismatch);
   spec.record_top_k = record_top_k;
-  return make_problem(spec);
+  return ProblemFamily(spec).at(parse_mismatch(mismatch));
 }
 
 double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
@@ -80,13 +79,12 @@ TEST_CASE("audit: a correction is told ages, optimizer steps and pi_old", "[audi
   ProblemSpec spec;
   spec.vocabulary = 3;
   spec.length = 2;
-  spec.mismatch = parse_mismatch("stale=3");
   spec.steps_since_old = 2;
-  const Problem problem = make_problem(spec);
+  const ProblemFamily family(spec);
+  const Problem problem = family.at(parse_mismatch("stale=3"));
   audit(Enumeration(problem), Inspector(), {});
   // Without a mismatch the sampler is pi_old.
-  spec.mismatch = parse_mismatch("none");
-  const Problem fresh = make_problem(spec);
+  const Problem fresh = family.at(parse_mismatch("none"));
   CHECK(fresh.log_q == fresh.log_p_old);
   CHECK(fresh.log_q != fresh.log_p);
 }

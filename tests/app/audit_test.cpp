@@ -1,8 +1,12 @@
 // `motley audit` as a user runs it: what it prints is enough to compute its figures elsewhere, and a wrong problem is
 // refused.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <iterator>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "tests/app/binary.h"
 
@@ -82,7 +86,87 @@ std::pair<double, double> recomputed(const json& problem) {
   return {product(difference, difference) / norm, (second - product(mean, mean)) / norm};
 }
 
+/// The tables of docs/audit.md: a comment that names the command, the table, a closing comment.
+struct Block {
+  std::string command, table;
+  size_t begin = 0, end = 0;  // of the table in the page
+};
+const std::filesystem::path kPage = std::filesystem::path(MOTLEY_SOURCE_DIR) / "docs/audit.md";
+
+std::string page_text() {
+  std::ifstream in(kPage);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+std::vector<Block> blocks(const std::string& page) {
+  const std::string open = "<!-- motley ", close = "<!-- end -->";
+  std::vector<Block> found;
+  for (size_t at = page.find(open); at != std::string::npos; at = page.find(open, at)) {
+    const size_t end_of_command = page.find(" -->\n", at), end = page.find(close, at);
+    REQUIRE(end != std::string::npos);
+    const size_t begin = end_of_command + 5;
+    found.push_back({page.substr(at + open.size(), end_of_command - at - open.size()), page.substr(begin, end - begin),
+                     begin, end});
+    at = end;
+  }
+  return found;
+}
+
+std::vector<std::string> words_of(const std::string& command) {
+  std::istringstream in(command);
+  return {std::istream_iterator<std::string>(in), {}};
+}
+
+/// The first column of every line, and the whole header.
+std::vector<std::string> frame_of(const std::string& table) {
+  std::vector<std::string> frame;
+  std::istringstream in(table);
+  for (std::string line; std::getline(in, line);) {
+    frame.push_back(frame.empty() ? line : line.substr(0, line.find('|', 1)));
+  }
+  return frame;
+}
+
 }  // namespace
+
+TEST_CASE("audit: the tables of docs/audit.md have the corrections and mismatches of their commands") {
+  const TemporaryFolder folder;
+  const std::vector<Block> found = blocks(page_text());
+  CHECK(found.size() >= 2);
+  for (const Block& block : found) {
+    std::vector<std::string> words = words_of(block.command);
+    const auto problems = std::find(words.begin(), words.end(), "--problems");
+    REQUIRE(problems != words.end());
+    *(problems + 1) = "1";
+    for (const char* option : {"--vocabulary", "--length", "--sampled-batches"}) {
+      const auto place = std::find(words.begin(), words.end(), option);
+      if (place != words.end()) words.erase(place, place + 2);
+    }
+    words.insert(words.end(), {"--vocabulary", "3", "--length", "2", "--sampled-batches", "40"});
+    const Ended ended = run_binary(folder, words);
+    CAPTURE(block.command, ended.err);
+    REQUIRE(ended.code == 0);
+    const std::vector<std::string> now = frame_of(ended.out), page = frame_of(block.table);
+    REQUIRE(page.size() > 3);
+    CHECK(page.front() == now.front());
+    for (const std::string& line : page) CHECK(std::find(now.begin(), now.end(), line) != now.end());
+  }
+}
+
+TEST_CASE("writes the tables of docs/audit.md", "[.write-audit]") {
+  const TemporaryFolder folder;
+  std::string page = page_text();
+  std::vector<Block> found = blocks(page);
+  for (auto block = found.rbegin(); block != found.rend(); ++block) {
+    const Ended ended = run_binary(folder, words_of(block->command));
+    CAPTURE(block->command, ended.err);
+    REQUIRE(ended.code == 0);
+    page.replace(block->begin, block->end - block->begin, ended.out);
+  }
+  std::ofstream(kPage) << page;
+}
 
 TEST_CASE("audit: what --print-problem writes gives the same figures, here and computed elsewhere") {
   const TemporaryFolder folder;
