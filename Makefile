@@ -5,7 +5,7 @@ JOBS  ?= $(shell nproc)
 MOTLEY = build/$(BUILD)/motley
 SOURCES = $(shell git ls-files '*.h' '*.cpp' 2>/dev/null)
 
-.PHONY: help setup configure build run test property bench ops audit device-check sanitize asan tsan spike performance format lint check-style clean
+.PHONY: help setup configure build run test property bench ops audit device-check sanitize asan tsan spike mismatch performance format lint check-style clean
 
 help:
 	@echo 'make run       set up, build, run experiments/quickstart.toml'
@@ -19,6 +19,7 @@ help:
 	@echo 'make audit     writes the tables of docs/audit.md: every correction against the exact gradient'
 	@echo 'make device-check  builds and runs what belongs on a GPU'
 	@echo 'make spike     the arms and seeds of experiments/spike.toml (about 20 minutes)'
+	@echo 'make mismatch  trains the quickstart and writes the tables of docs/mismatch.md (about five minutes)'
 	@echo 'make format    clang-format all sources; make lint: clang-tidy them'
 
 setup:
@@ -84,6 +85,9 @@ sanitize: asan tsan
 
 spike: build
 	./experiments/spike.sh $(MOTLEY)
+
+mismatch: build
+	./experiments/mismatch.sh $(MOTLEY)
 
 check-style:
 	@./setup/check_style.sh

@@ -24,6 +24,7 @@ struct CommandLine {
   GenerateArguments generate;
   ScoreArguments score;
   EvalArguments eval;
+  MismatchArguments mismatch;
   BenchArguments bench;
   AuditArguments audit;
   std::string list_topic;
@@ -101,6 +102,41 @@ void add_eval(CLI::App& app, CommandLine& line) {
   add_sampling(command, a.profile, a.temperature, a.top_p, a.seed);
   command->add_flag("--json", a.json, "the result as JSON");
   command->callback([&line] { line.command = [&line] { return eval_command(line.eval); }; });
+}
+
+void add_mismatch(CLI::App& app, CommandLine& line) {
+  CLI::App* command = app.add_subcommand("mismatch", "how far numeric profiles disagree on the same weights, and why");
+  MismatchArguments& a = line.mismatch;
+  command->add_option("model", a.model, "checkpoint or run folder")->required();
+  command->add_option("--sampler", a.samplers, "numeric profiles that draw, separated by commas (motley list profiles)")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->required();
+  command->add_option("--trainer", a.trainer, "numeric profile that they are held against")->required();
+  command->add_option("--responses", a.responses, "how many are drawn")
+      ->check(CLI::Range(1, 65536))
+      ->take_last()
+      ->capture_default_str();
+  command->add_option("--prompts", a.prompts, R"(JSONL of {"prompt": ...}, {"text": ...} or {"tokens": [...]})");
+  command->add_option("--env", a.env, "or the held-out prompts of this env; default: the first of MODEL's run");
+  command->add_option("--length", a.length, "tokens of a response at most")
+      ->check(CLI::Range(1, 1000000))
+      ->capture_default_str();
+  command->add_flag("--run-on", a.run_on, "responses do not stop at the end token, but have their full length");
+  command->add_option("--temperature", a.temperature, "of both")->check(CLI::Range(1e-3, 100.0))->capture_default_str();
+  command->add_option("--seed", a.seed, "of the random numbers")
+      ->check(CLI::Range(uint64_t{0}, kMaxSeed))
+      ->capture_default_str();
+  command->add_option("--attribution", a.attribution, "to operations (classes), to layers as well (layers), or off")
+      ->check(CLI::IsMember({"off", "classes", "layers"}))
+      ->capture_default_str();
+  const CLI::Range tiles(0, 65536);
+  command->add_option("--sampler-tile", a.sampler_tile, "products summed in one chain, over the profile's own; 0: all")
+      ->check(tiles);
+  command->add_option("--trainer-tile", a.trainer_tile, "the same for the trainer")->check(tiles);
+  command->add_option("--plot", a.plot, "writes an HTML page of plots");
+  command->add_flag("--json", a.json, "the result as JSON");
+  command->callback([&line] { line.command = [&line] { return mismatch_command(line.mismatch); }; });
 }
 
 void add_bench(CLI::App& app, CommandLine& line) {
@@ -247,6 +283,7 @@ int run_command_line(int argc, char** argv) {
     add_generate(app, line);
     add_score(app, line);
     add_eval(app, line);
+    add_mismatch(app, line);
     add_bench(app, line);
     add_audit(app, line);
     add_rest(app, line);

@@ -35,6 +35,15 @@ struct EvalArguments {
   uint64_t seed = 0;
   bool json = false;
 };
+struct MismatchArguments {
+  std::string model, trainer, prompts, env, attribution = "classes", plot;
+  std::vector<std::string> samplers;
+  std::optional<int64_t> sampler_tile, trainer_tile;  // over the profile's own reduction tile
+  int64_t responses = 512, length = 32;
+  double temperature = 1.0;
+  uint64_t seed = 0;
+  bool run_on = false, json = false;
+};
 
 struct BenchArguments {
   std::string what, experiment;  // experiment and sets: `run` alone
@@ -61,6 +70,7 @@ int run_command(const RunArguments& arguments);
 int generate_command(const GenerateArguments& arguments);
 int score_command(const ScoreArguments& arguments);
 int eval_command(const EvalArguments& arguments);
+int mismatch_command(const MismatchArguments& arguments);
 int list_command(const std::string& what, bool json);
 int doctor_command(bool json);
 int bench_command(const BenchArguments& arguments);

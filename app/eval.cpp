@@ -5,10 +5,9 @@
 #include <nlohmann/json.hpp>
 
 #include "actors/evaluation.h"
+#include "app/checkpoint_tasks.h"
 #include "app/commands.h"
-#include "app/experiment_toml.h"
-#include "app/policy.h"
-#include "app/run_folder.h"
+#include "app/input_error.h"
 
 namespace motley::app {
 namespace {
@@ -29,43 +28,6 @@ actors::EvaluationRequest request_of(const EvalArguments& arguments) {
           .temperature = arguments.temperature,
           .top_p = arguments.top_p,
           .seed = arguments.seed};
-}
-
-/// The options that the checkpoint's run gave this task, where --option does not say otherwise: a policy is judged on
-/// what it was trained on.
-std::vector<std::string> settings_of(const EvalArguments& arguments) {
-  std::vector<std::string> settings = arguments.options;
-  const auto folder = enclosing_run_folder(arguments.checkpoint);
-  if (!folder) return settings;
-  const Experiment experiment = load_experiment({.file = *folder / "experiment.toml", .sets = {}, .seed = {}});
-  for (const TaskOptions& task : experiment.tasks) {
-    if (task.env != arguments.task) continue;
-    for (const auto& [name, value] : task.options) {
-      const bool given = std::any_of(arguments.options.begin(), arguments.options.end(),
-                                     [&](const std::string& text) { return text.starts_with(name + "="); });
-      if (!given && !value.empty()) settings.push_back(name + "=" + value);
-    }
-    break;  // the first entry of the task's name
-  }
-  return settings;
-}
-
-envs::TaskMix tasks_of(const EvalArguments& arguments) {
-  const envs::Options options = task_options(arguments.task, settings_of(arguments));
-  std::vector<envs::TaskMix::Entry> entries;
-  entries.push_back({arguments.task, envs::find_task(arguments.task)->make(options), 1.0});
-  return envs::TaskMix(std::move(entries), arguments.seed);
-}
-
-void require_symbols(const envs::TaskMix& tasks, const envs::Tokenizer& tokenizer, const std::string& task) {
-  const std::vector<std::string>& known = tokenizer.symbols();
-  for (const envs::TaskMix::Entry& entry : tasks.entries()) {
-    for (const std::string& symbol : entry.task->symbols()) {
-      if (std::find(known.begin(), known.end(), symbol) != known.end()) continue;
-      throw InputError({"--task " + task}, fmt::format("the task needs the symbol '{}'", symbol),
-                       "the checkpoint's tokenizer does not have it: it was trained on another task");
-    }
-  }
 }
 
 std::string table(const actors::EvaluationResult& result) {
@@ -96,9 +58,9 @@ nlohmann::json to_json(const EvalArguments& arguments, const Policy& policy, con
 
 int eval_command(const EvalArguments& arguments) {
   const actors::EvaluationRequest request = request_of(arguments);
-  const envs::TaskMix tasks = tasks_of(arguments);
+  const envs::TaskMix tasks = checkpoint_tasks(arguments.checkpoint, arguments.task, arguments.options, arguments.seed);
   const Policy policy = open_policy(arguments.checkpoint, arguments.profile);
-  require_symbols(tasks, policy.need_tokenizer(), arguments.task);
+  require_symbols(tasks, policy.need_tokenizer(), "task", arguments.task);
   const auto result = actors::evaluate(policy.weights, tasks, policy.need_tokenizer(), request, kSlots);
   if (result.samples == 0)
     throw std::runtime_error(fmt::format("every one of {} samples failed: {}", result.failed, result.first_failure));

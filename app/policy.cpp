@@ -41,21 +41,30 @@ const envs::Tokenizer& Policy::need_tokenizer() const {
                    "text needs a tokenizer that motley reads; token ids do not");
 }
 
-Policy open_policy(const std::string& path, const std::string& profile) {
-  const kernels::NumericProfile* numeric = kernels::find_profile(profile);
-  if (!numeric) {
-    const std::vector<std::string> names = profile_names();
-    throw InputError({"--profile " + profile}, "there is no such profile", "allowed: " + join(names, ", "),
-                     nearest_name(profile, names));
-  }
+const kernels::NumericProfile& profile_argument(const std::string& option, const std::string& name) {
+  const kernels::NumericProfile* profile = kernels::find_profile(name);
+  if (profile) return *profile;
+  const std::vector<std::string> names = profile_names();
+  throw InputError({option + " " + name}, "there is no such profile", "allowed: " + join(names, ", "),
+                   nearest_name(name, names));
+}
+
+OpenedModel open_model(const std::string& path) {
   kernels::set_compute_threads(static_cast<int>(std::max(1u, std::thread::hardware_concurrency())));
-  Policy policy;
-  policy.folder = actors::find_checkpoint(path);
-  const LoadedModel model = load_model(policy.folder);
-  policy.config = model.config;
-  read_tokenizer(policy);
-  policy.weights = std::make_shared<const SamplerWeights>(model.config, model.parameters, *numeric, 0);
-  return policy;
+  OpenedModel model;
+  model.policy.folder = actors::find_checkpoint(path);
+  LoadedModel loaded = load_model(model.policy.folder);
+  model.policy.config = loaded.config;
+  model.masters = std::move(loaded.parameters);
+  read_tokenizer(model.policy);
+  return model;
+}
+
+Policy open_policy(const std::string& path, const std::string& profile) {
+  const kernels::NumericProfile& numeric = profile_argument("--profile", profile);
+  OpenedModel model = open_model(path);
+  model.policy.weights = std::make_shared<const SamplerWeights>(model.policy.config, model.masters, numeric, 0);
+  return std::move(model.policy);
 }
 
 }  // namespace motley::app

@@ -22,8 +22,18 @@ struct Policy {
   const envs::Tokenizer& need_tokenizer() const;
 };
 
+/// The profile of that name; InputError naming `option` if there is none.
+const kernels::NumericProfile& profile_argument(const std::string& option, const std::string& name);
+
+/// A model without a profile yet: the policy has no weights, and `masters` are what those of any profile are made from.
+struct OpenedModel {
+  Policy policy;
+  Parameters masters;
+};
 /// `path`: a checkpoint, a run folder (its newest checkpoint), or a model folder in the Hugging Face layout. Sets this
 /// thread's compute threads to the machine's cores.
+OpenedModel open_model(const std::string& path);
+/// The same, ready to decode.
 Policy open_policy(const std::string& path, const std::string& profile);
 
 }  // namespace motley::app

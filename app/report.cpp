@@ -10,20 +10,13 @@
 
 #include "app/closing_table.h"
 #include "app/curve.h"
+#include "app/page.h"
 #include "tensor/model_file.h"
 
 namespace motley::app {
 namespace {
 
 using Curves = std::map<std::string, Series>;  // by metric name
-
-constexpr const char* kStyle =
-    "body{font:15px/1.45 system-ui,sans-serif;margin:2rem auto;max-width:1480px;padding:0 1rem;color:#222}"
-    "h1{margin-bottom:.2rem}.charts{display:grid;grid-template-columns:repeat(auto-fill,minmax(420px,1fr));gap:1rem}"
-    "svg{width:100%;background:#fafafa;border:1px solid #e3e3e3;border-radius:6px}svg text{font:11px system-ui}"
-    "svg .title{font-weight:600;font-size:13px}polyline{fill:none;stroke-width:1.4}.grid{stroke:#e3e3e3}"
-    ".mark{stroke:#c00;stroke-dasharray:4 3}"
-    "pre{background:#f5f5f5;padding:1rem;overflow:auto;border-radius:6px;font-size:13px}";
 
 std::string read_text(const std::filesystem::path& file) {
   std::ifstream in(file, std::ios::binary);
@@ -118,12 +111,9 @@ void write_report(const std::filesystem::path& folder, const actors::RunSummary&
   const Curves curves = read_curves(folder / "metrics.jsonl");
   const Alarms alarms = alarms_of(curves);
   const Charts charts(curves, alarms.marks);
-  const std::string title = escape_html(folder.filename().string());
-  std::string page = fmt::format(
-      "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
-      "<title>motley: {}</title><style>{}</style><h1>{}</h1><p>{} updates in {:.0f} s{}{}.</p>",
-      title, kStyle, title, summary.updates, summary.seconds, summary.interrupted ? ", stopped before the end" : "",
-      summary.alarm.empty() ? "" : " by its watch: " + escape_html(summary.alarm));
+  std::string page = fmt::format("<p>{} updates in {:.0f} s{}{}.</p>", summary.updates, summary.seconds,
+                                 summary.interrupted ? ", stopped before the end" : "",
+                                 summary.alarm.empty() ? "" : " by its watch: " + escape_html(summary.alarm));
   page += "<h2>Sampler groups</h2><pre>" + escape_html(closing_table(summary)) + "</pre><h2>Alarms</h2>" + alarms.text +
           "<h2>Curves</h2><div class=charts>";
   page += charts.of("held-out evaluation", starting_with(curves, "eval/"));
@@ -148,8 +138,8 @@ void write_report(const std::filesystem::path& folder, const actors::RunSummary&
     page += charts.of(name, {name});
   page += charts.of("tokens per second", {"time/tokens_per_second"});
   page += charts.of("seconds per update", {"time/update", "time/train", "time/wait"});
-  page += "</div><h2>Experiment</h2><pre>" + escape_html(read_text(folder / "experiment.toml")) + "</pre></html>\n";
-  write_file_atomically(folder / "report.html", page);
+  page += "</div><h2>Experiment</h2><pre>" + escape_html(read_text(folder / "experiment.toml")) + "</pre>";
+  write_file_atomically(folder / "report.html", html_page(folder.filename().string(), page));
 }
 
 }  // namespace motley::app

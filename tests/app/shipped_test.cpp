@@ -191,6 +191,7 @@ TEST_CASE("every command of README.md and docs runs, every usage names options t
       continue;
     }
     if (words[0] == "bench" && words[1] != "run") words.push_back("--quick");
+    if (words[0] == "mismatch") words.insert(words.end(), {"--responses", "8"});
     if ((words[0] == "run" || command.starts_with("motley bench run ")) &&
         std::find(words.begin(), words.end(), "--resume") == words.end())
       for (const std::string& set : kSmall) words.insert(words.end(), {"--set", set});

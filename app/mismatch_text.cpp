@@ -1,0 +1,141 @@
+// The tables of motley mismatch.
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "app/mismatch.h"
+
+namespace motley::app {
+namespace {
+
+using namespace algos::mismatch;
+
+std::string number(double value) { return std::isfinite(value) ? fmt::format("{:.3g}", value) : "-"; }
+std::string percent(double share) { return std::isfinite(share) ? fmt::format("{:.1f} %", 100 * share) : "-"; }
+std::string share_of(double part, double whole) { return whole > 0.0 ? percent(part / whole) : "-"; }
+/// "1.02 [0.9, 1.1]", per 1,000 tokens.
+std::string interval(const Interval& i) {
+  return fmt::format("{} [{}, {}]", number(1000 * i.value), number(1000 * i.low), number(1000 * i.high));
+}
+
+std::string line(const std::string& what, const Estimate& e) {
+  return fmt::format("{:<46}{:>11}  +- {}\n", what, number(e.value), number(e.error));
+}
+std::string line(const std::string& what, const std::string& value) {
+  return fmt::format("{:<46}{:>11}\n", what, value);
+}
+
+std::string summary_table(const Summary& s) {
+  std::string text = line("KL(q||p) per token, whole vocabulary", s.kl_qp);
+  text += line("KL(p||q) per token, whole vocabulary", s.kl_pq);
+  text += line("KL(q||p) per token, drawn tokens, k1", s.k1);
+  text += line("KL(q||p) per token, drawn tokens, k3", s.k3);
+  text += line("KL(q||p) per response, whole vocabulary", s.sequence_kl);
+  text += line("KL(q||p) per response, drawn tokens, k1", s.sequence_k1);
+  text += line("total variation per token", s.variation);
+  text += line("same most probable token", percent(s.same_top1));
+  text += line("ratio p/q of drawn tokens outside [0.2, 5]", percent(s.outside));
+  text += line("largest ratio p/q", number(s.largest_ratio));
+  const Spread& d = s.difference;
+  text +=
+      fmt::format("p - q of drawn tokens: mean {}, deviation {}, least {}, 1 % {}, median {}, 99 % {}, largest {}\n",
+                  number(d.mean), number(d.deviation), number(d.least), number(d.q01), number(d.q50), number(d.q99),
+                  number(d.largest));
+  text += fmt::format("log q - log p, summed over a response: {} nats per 1,000 tokens\n", interval(s.running));
+  text += fmt::format("change per 1,000 positions: of log q - log p {}, of KL(q||p) {}\n", interval(s.gap_by_position),
+                      interval(s.kl_by_position));
+  if (s.not_finite > 0) {
+    text += fmt::format("{} tokens have logits that are no distribution, and are in no figure\n",
+                        with_commas(s.not_finite));
+  }
+  return text;
+}
+
+std::string bins_table(const std::string& head, const std::vector<Bin>& bins, bool whole_numbers) {
+  std::string text = fmt::format("{:<18}{:>9}{:>11}{:>12}{:>11}{:>10}\n", head, "tokens", "KL(q||p)", "log q-log p",
+                                 "entropy", "of KL");
+  for (const Bin& bin : bins) {
+    const bool one = whole_numbers && bin.high == bin.low + 1;
+    const std::string range = one             ? fmt::format("{:g}", bin.low)
+                              : whole_numbers ? fmt::format("{:g}-{:g}", bin.low, bin.high - 1)
+                                              : fmt::format("{:g}-{:g}", bin.low, bin.high);
+    text += fmt::format("{:<18}{:>9}{:>11}{:>12}{:>11}{:>10}\n", range, with_commas(bin.tokens), number(bin.kl),
+                        number(bin.gap), number(bin.entropy), percent(bin.share));
+  }
+  return text;
+}
+
+std::string attribution_table(const std::string& head, const Attribution& a) {
+  std::string text = fmt::format("{:<18}{:>11}{:>10}{:>13}{:>11}{:>10}\n", head, "KL alone", "of whole", "cumulative",
+                                 "added", "of whole");
+  for (const Contribution& unit : a.units) {
+    text += unit.differs ? fmt::format("{:<18}{:>11}{:>10}{:>13}{:>11}{:>10}\n", unit.name, number(unit.alone),
+                                       share_of(unit.alone, a.whole), number(unit.cumulative), number(unit.added),
+                                       share_of(unit.added, a.whole))
+                         : fmt::format("{:<18}{:>21}\n", unit.name, "same in both");
+  }
+  text += fmt::format("{:<18}{:>11}{:>10}\n", "sum", number(a.alone_sum), share_of(a.alone_sum, a.whole));
+  text +=
+      fmt::format("{:<18}{:>11}{:>10}\n", "interaction", number(a.interaction()), share_of(a.interaction(), a.whole));
+  return text + fmt::format("{:<18}{:>11}{:>10}{:>13}\n", "whole", number(a.whole), share_of(a.whole, a.whole),
+                            number(a.whole));
+}
+
+/// KL alone by operation and layer; rows and columns of operations that do not differ are left out.
+std::string pairs_table(const Attribution& by_operation, const std::vector<std::vector<double>>& pairs) {
+  const size_t columns = pairs.front().size();
+  std::string text = fmt::format("{:<18}", "KL alone, layer");
+  for (size_t layer = 0; layer < columns; ++layer)
+    text += fmt::format("{:>10}", layer + 1 == columns ? "outside" : std::to_string(layer));
+  text += '\n';
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    if (!by_operation.units[i].differs) continue;
+    text += fmt::format("{:<18}", by_operation.units[i].name);
+    for (const double value : pairs[i]) text += fmt::format("{:>10}", value == 0.0 ? "" : number(value));
+    text += '\n';
+  }
+  return text;
+}
+
+std::string section(const Measurement& m) {
+  std::string text = fmt::format("{}\nsampler q: {}\ntrainer p: {}\n{} responses, {} tokens\n\n", mismatch_title(m),
+                                 describe(m.sampler), describe(m.trainer), with_commas(m.summary.responses),
+                                 with_commas(m.summary.tokens));
+  text += summary_table(m.summary);
+  if (m.by_operation) text += "\n" + attribution_table("operation", *m.by_operation);
+  if (m.by_layer) text += "\n" + attribution_table("layer", *m.by_layer);
+  if (!m.pairs.empty()) text += "\n" + pairs_table(*m.by_operation, m.pairs);
+  text += "\n" + bins_table("position", m.summary.by_position, true);
+  text += "\n" + bins_table("response's length", m.summary.by_length, true);
+  return text + "\n" + bins_table("largest p", m.summary.by_top1, false);
+}
+
+std::string comparison(const std::vector<Measurement>& measurements) {
+  const double first = measurements.front().summary.kl_qp.value;
+  std::string text =
+      fmt::format("{:<28}{:>11}{:>13}{:>12}{:>13}{:>11}  {}\n", "against " + measurements[0].trainer.name, "KL(q||p)",
+                  "per response", "same top-1", "p-q deviates", "first/this", "log q - log p per 1,000 tokens");
+  for (const Measurement& m : measurements) {
+    const Summary& s = m.summary;
+    text += fmt::format("{:<28}{:>11}{:>13}{:>12}{:>13}{:>11}  {}\n", m.sampler.name, number(s.kl_qp.value),
+                        number(s.sequence_kl.value), percent(s.same_top1), number(s.difference.deviation),
+                        s.kl_qp.value > 0.0 ? number(first / s.kl_qp.value) : "-", interval(s.running));
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string mismatch_text(const MismatchReport& report) {
+  std::string text = fmt::format("{}: {} {}, at most {} tokens, temperature {:g}, seed {}\n\n", report.model,
+                                 with_commas(report.prompt_count), report.prompts, report.drawing.length,
+                                 report.drawing.temperature, report.drawing.seed);
+  if (report.measurements.size() > 1) text += comparison(report.measurements) + "\n";
+  for (const Measurement& measurement : report.measurements) {
+    if (&measurement != &report.measurements.front()) text += "\n";
+    text += section(measurement);
+  }
+  return text;
+}
+
+}  // namespace motley::app
