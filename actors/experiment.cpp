@@ -49,8 +49,16 @@ algos::LearnerConfig Experiment::learner_config() const {
   config.correction = algo.correction;
   config.correction_parameters = algo.parameters;
   config.advantage = algo.advantage;
+  config.baseline_decay = algo.baseline_decay;
   config.reduction = algo.reduction;
+  config.denominator = algo.denominator;
   config.max_tokens = sampling.max_tokens;
+  config.overlong = algo.overlong;
+  config.overlong_tokens = algo.overlong_tokens;
+  config.kl = algo.kl;
+  config.kl_coefficient = algo.kl_coefficient;
+  config.kl_ratio_cap = algo.kl_ratio_cap;
+  config.entropy_coefficient = algo.entropy_coefficient;
   config.minibatches = algo.minibatches;
   config.epochs = algo.epochs;
   config.profile = trainer_profile();

@@ -54,9 +54,20 @@ struct AlgoOptions {
   std::string correction;                  // must be named when the run is asynchronous; else "grpo"
   algos::CorrectionParameters parameters;  // e.g. mis: low, high
   std::string advantage = "dr_grpo";
+  double baseline_decay = 0.9;  // advantage "reinforce": of the moving baseline, per batch
   std::string reduction = "token_mean";
+  std::string denominator = "kept";  // "kept", "renormalized": whether masked tokens count in the reduction
   int64_t prompts = 32, group_size = 8;
+  bool drop_equal_groups = false;  // groups of equal rewards are dropped and others drawn in their place
+  int64_t drop_limit = 4;          // batches' worth of groups drawn for one update at most
+  std::string overlong = "keep";   // "keep", "filter", "penalty"
+  int64_t overlong_tokens = 6;     // the last tokens of sampling.max_tokens, over which the penalty grows
   int64_t minibatches = 1, epochs = 1;
+  std::string kl = "none";  // "none", "k1" (in the reward), "k2", "k3" (in the loss)
+  double kl_coefficient = 0.0;
+  double kl_ratio_cap = 5.0;  // of the weight p / q on k2 and k3; 0: no weight
+  std::string reference;      // a checkpoint; empty: the weights before the first update
+  double entropy_coefficient = 0.0;
 };
 struct TrainerOptions {
   std::string profile = "bf16";  // fp32, bf16, fp16

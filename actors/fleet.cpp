@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <thread>
 
+#include "actors/policy/learner_state.h"
 #include "actors/policy/prompt_ledger.h"
+#include "actors/reference_policy.h"
 #include "actors/warmstart.h"
 #include "actors/weight_history.h"
 #include "kernels/parallel.h"
@@ -56,8 +58,9 @@ void check_prompts(const Fleet& fleet) {
 /// What a run goes on from must be whole before anything starts.
 void check_resumable(const Fleet& fleet, StartingPoint& start, const std::filesystem::path& folder) {
   try {
-    const algos::LearnerConfig config = fleet.experiment.learner_config();
-    AdamW(start.parameters, config.optimizer, config.loss_scale).restore(*start.optimizer);
+    algos::Learner learner(fleet.model, start.parameters, fleet.experiment.learner_config());
+    learner.optimizer().restore(*start.optimizer);
+    learner.restore(learner_state(start.state));
     if (const auto watched = start.state.extra.find(kWatched); watched != start.state.extra.end())
       CollapseWatch(fleet.experiment.watch, 0).restore(watched->second);
     const auto unfinished = start.state.extra.find(kUnfinished);
@@ -98,6 +101,21 @@ std::shared_ptr<StartingPoint> fresh(Fleet& fleet) {
   auto start = std::make_shared<StartingPoint>();
   start->parameters = Parameters::initialize(fleet.model, fleet.experiment.start_seed());
   return start;
+}
+
+void warm_up(const Fleet& fleet, StartingPoint& start, RunObserver& observer, const StopRequest& stop) {
+  const int64_t steps = fleet.experiment.warmstart.steps;
+  if (steps == 0) return;
+  double loss = 0;
+  const auto progress = [&](int64_t step, int64_t of, double value) {
+    loss = value;
+    observer.warm_start(step, of, value, false);
+  };
+  constexpr uint64_t kWarmstart = 0x77617273746172ull;  // other problems, in another order, than the run will draw
+  const auto demonstrations = make_tasks(fleet.experiment, kernels::mix(fleet.experiment.start_seed(), kWarmstart));
+  const bool cached = warm_start(fleet.experiment, *demonstrations, fleet.tokenizer, fleet.model, start.parameters,
+                                 progress, [&] { return stop.load() != 0; });
+  if (cached) observer.warm_start(steps, steps, loss, true);
 }
 
 }  // namespace
@@ -142,18 +160,15 @@ std::pair<FleetPtr, StartingPointPtr> prepare(const RunRequest& request, RunObse
   }
   check_prompts(*fleet);
   observer.started(start->parameters.count(), fleet->model.vocabulary, static_cast<int64_t>(start->state.version) + 1);
-  const int64_t steps = request.experiment.warmstart.steps;
-  if (request.resume || steps == 0) return {fleet, start};
-  double loss = 0;
-  const auto progress = [&](int64_t step, int64_t of, double value) {
-    loss = value;
-    observer.warm_start(step, of, value, false);
-  };
-  constexpr uint64_t kWarmstart = 0x77617273746172ull;  // other problems, in another order, than the run will draw
-  const auto demonstrations = make_tasks(fleet->experiment, kernels::mix(fleet->experiment.start_seed(), kWarmstart));
-  const bool cached = warm_start(fleet->experiment, *demonstrations, fleet->tokenizer, fleet->model, start->parameters,
-                                 progress, [&] { return stop.load() != 0; });
-  if (cached) observer.warm_start(steps, steps, loss, true);
+  const bool with_reference = request.experiment.algo.kl != "none";
+  if (request.resume) {
+    if (with_reference) start->reference = resumed_reference(*fleet);
+    return {fleet, start};
+  }
+  const bool named = !request.experiment.algo.reference.empty();
+  if (with_reference && named) start->reference = fresh_reference(*fleet, start->parameters);
+  warm_up(*fleet, *start, observer, stop);
+  if (with_reference && !named) start->reference = fresh_reference(*fleet, start->parameters);
   return {fleet, start};
 }
 

@@ -55,6 +55,7 @@ struct StartingPoint {
   RunState state;
   /// Lock-step with imposed staleness: the weights of the versions before state.version, oldest first.
   std::vector<std::shared_ptr<const Parameters>> history;
+  std::shared_ptr<const Parameters> reference;  // of a KL term; null without one
 };
 
 /// The model, the tasks and the state that a run starts from: fresh (warm start included), from a model's folder, or

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "actors/policy/keep.h"
+#include "actors/policy/learner_state.h"
 #include "actors/system.h"
 #include "actors/trajectory_file.h"
 #include "actors/weight_history.h"
@@ -64,6 +65,8 @@ void LearnerActor::set_up() {
   learner_->set_steps(static_cast<int64_t>(version_));
   if (start_->optimizer) learner_->optimizer().restore(*start_->optimizer);
   start_->optimizer.reset();
+  learner_->set_reference(start_->reference);
+  learner_->restore(learner_state(start_->state));
   const auto unfinished = start_->state.extra.find(kUnfinished);
   ledger_ = PromptLedger(start_->state.next_prompt, unfinished == start_->state.extra.end()
                                                         ? std::vector<uint64_t>{}
@@ -104,9 +107,10 @@ void LearnerActor::proceed() {
 void LearnerActor::collect() {
   phase_ = Phase::collecting;
   report_->enter(RunReport::Phase::wait);
-  const auto prompts = static_cast<uint64_t>(fleet_->experiment.algo.prompts);
   if (fleet_->lock_step()) {
-    self_->send(environment_, IssueBatch{ledger_.next(), prompts});
+    first_prompt_ = ledger_.next();
+    issued_ = 0;
+    issue(fleet_->experiment.algo.prompts);
   } else if (!std::exchange(issuing_, true)) {
     self_->send(environment_, StartIssuing{ledger_.next(), ledger_.unfinished()});
   }
@@ -115,25 +119,61 @@ void LearnerActor::collect() {
 
 void LearnerActor::try_take() {
   const int64_t prompts = fleet_->experiment.algo.prompts, group_size = fleet_->experiment.algo.group_size;
-  if (fleet_->lock_step() && collector_->complete() < prompts) return;
+  if (fleet_->lock_step() && removed_ + collector_->complete() < issued_) return;
   if (const auto limit = fleet_->experiment.run.max_staleness) {
     const std::vector<TrajectoryGroup> dropped = collector_->drop_stale(version_, *limit);
     dropped_ += static_cast<int64_t>(dropped.size()) * group_size;
-    return_credits(dropped);
+    release(dropped);
   }
-  const int64_t wanted = fleet_->lock_step() ? collector_->complete() : prompts;
+  int64_t wanted = fleet_->lock_step() ? collector_->complete() : prompts;
   if (too_many_dropped(dropped_, wanted * group_size))
     throw std::runtime_error("more than half of the samples of update " + std::to_string(version_ + 1) + " (" +
                              std::to_string(dropped_) + ") were dropped as older than run.max_staleness");
+  if (fleet_->experiment.algo.drop_equal_groups) {
+    if (!enough_unequal()) return;
+    wanted = std::min(prompts, collector_->complete());
+  }
   if (collector_->complete() < wanted) return;
-  const std::vector<TrajectoryGroup> taken = collector_->take(wanted);
-  return_credits(taken);
+  std::vector<TrajectoryGroup> taken = collector_->take(wanted);
+  release(taken);
+  if (taken.empty()) {  // nothing but equal groups, after as many draws as are allowed
+    const auto end = equal_.begin() + std::min<int64_t>(prompts, static_cast<int64_t>(equal_.size()));
+    taken.assign(std::make_move_iterator(equal_.begin()), std::make_move_iterator(end));
+    equal_.erase(equal_.begin(), end);
+  }
+  for (const uint64_t prompt : std::exchange(released_, {})) ledger_.consume(prompt);
   train(taken);
 }
 
-void LearnerActor::return_credits(const std::vector<TrajectoryGroup>& groups) {
+void LearnerActor::issue(int64_t prompts) {
+  self_->send(environment_, IssueBatch{first_prompt_ + static_cast<uint64_t>(issued_), static_cast<uint64_t>(prompts)});
+  issued_ += prompts;
+}
+
+bool LearnerActor::enough_unequal() {
+  std::vector<TrajectoryGroup> dropped = collector_->drop_equal();
+  release(dropped);
+  std::move(dropped.begin(), dropped.end(), std::back_inserter(equal_));
+  const AlgoOptions& algo = fleet_->experiment.algo;
+  const int64_t complete = collector_->complete(), drawn = complete + static_cast<int64_t>(equal_.size());
+  if (complete >= algo.prompts) return true;
+  const int64_t allowed = algo.drop_limit * algo.prompts;
+  if (drawn < allowed) {
+    if (fleet_->lock_step()) issue(std::min(algo.prompts - complete, allowed - drawn));
+    return false;
+  }
+  self_->send(peers_.observer,
+              Note{"update " + std::to_string(version_ + 1) + ": only " + std::to_string(complete) + " of " +
+                   std::to_string(drawn) +
+                   " groups drawn have unequal rewards (algo.drop_limit = " + std::to_string(algo.drop_limit) +
+                   "); it goes on with " + (complete > 0 ? "those" : "a batch of equal ones, which teaches nothing")});
+  return true;
+}
+
+void LearnerActor::release(const std::vector<TrajectoryGroup>& groups) {
   if (groups.empty()) return;
-  for (const TrajectoryGroup& group : groups) ledger_.consume(group.id);
+  removed_ += static_cast<int64_t>(groups.size());
+  for (const TrajectoryGroup& group : groups) released_.push_back(group.id);
   if (!fleet_->lock_step())
     self_->send(environment_, Credits{groups.size() * static_cast<uint64_t>(fleet_->experiment.algo.group_size)});
 }
@@ -153,6 +193,9 @@ void LearnerActor::train(const std::vector<TrajectoryGroup>& groups) {
   record(batch, static_cast<int64_t>(update));
   algos::Metrics metrics = optimize(batch);
   version_ = update;
+  if (fleet_->experiment.algo.drop_equal_groups) add_drawn(metrics, batch);
+  equal_.clear();
+  removed_ = 0;
   metrics["staleness/dropped"] = static_cast<double>(std::exchange(dropped_, 0));
 
   history_.push_back(std::move(snapshot_));
@@ -161,6 +204,22 @@ void LearnerActor::train(const std::vector<TrajectoryGroup>& groups) {
   publish(version_, snapshot_, true);
   if (evaluation_due(version_) && !fleet_->stopping) evaluate();
   open_row(std::move(metrics));
+}
+
+void LearnerActor::add_drawn(algos::Metrics& metrics, const std::vector<algos::Trajectory>& batch) {
+  double reward = 0.0, count = 0.0;
+  const auto add = [&](const algos::Trajectory& sample) {
+    if (!sample.failure.empty()) return;
+    reward += sample.reward;
+    count += 1.0;
+  };
+  for (const algos::Trajectory& sample : batch) add(sample);
+  for (const TrajectoryGroup& group : equal_)
+    for (const TrajectoryPtr& sample : group.samples) add(*sample);
+  const auto group_size = static_cast<size_t>(fleet_->experiment.algo.group_size);
+  metrics["groups/drawn"] = static_cast<double>(equal_.size() + batch.size() / group_size);
+  metrics["groups/dropped_equal"] = static_cast<double>(equal_.size());
+  if (count > 0.0) metrics["reward/drawn"] = reward / count;
 }
 
 algos::Metrics LearnerActor::optimize(const std::vector<algos::Trajectory>& batch) {
@@ -252,6 +311,7 @@ void LearnerActor::save() {
   state.attempt = fleet_->attempt + (fleet_->lock_step() ? 0 : 1);
   state.extra[kWatched] = watch_->state();
   state.extra[kUnfinished] = numbers_to_text(ledger_.unfinished());
+  add_learner_state(state, learner_->state());
   checkpoint_ = save_checkpoint(fleet_->folder, fleet_->model, start_->parameters, fleet_->tokenizer, &optimizer,
                                 &state, version_);
   saved_version_ = version_;

@@ -29,7 +29,13 @@ class LearnerActor {
   void proceed();
   void collect();
   void try_take();
-  void return_credits(const std::vector<TrajectoryGroup>& groups);
+  /// Lock-step: asks for the next `prompts` of this update.
+  void issue(int64_t prompts);
+  /// Drops groups of equal rewards, and asks for others in their place. False while those may still come.
+  bool enough_unequal();
+  /// The groups leave the collector: room for others, and at the next take their prompts are consumed.
+  void release(const std::vector<TrajectoryGroup>& groups);
+  void add_drawn(algos::Metrics& metrics, const std::vector<algos::Trajectory>& batch);
   void train(const std::vector<TrajectoryGroup>& groups);
   /// The probes and the optimizer steps of a batch, under a lease.
   algos::Metrics optimize(const std::vector<algos::Trajectory>& batch);
@@ -65,6 +71,12 @@ class LearnerActor {
   std::optional<uint64_t> live_version_;  // lock-step: what the samplers are ready for
   bool fleet_ready_ = false, issuing_ = false, stopping_ = false;
   int64_t dropped_ = 0;  // samples, since the last update
+  // Of the update that is being collected: lock-step's prompts, groups that left the collector untaken, and those of
+  // them that had equal rewards.
+  uint64_t first_prompt_ = 0;
+  int64_t issued_ = 0, removed_ = 0;
+  std::vector<TrajectoryGroup> equal_;
+  std::vector<uint64_t> released_;  // prompts; a stop before the take leaves them to the resumed run
   ParametersPtr snapshot_;
   std::vector<ParametersPtr> history_;  // for imposed staleness and its probe: before snapshot_, oldest first
   algos::Metrics row_;

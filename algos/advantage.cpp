@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <numeric>
 #include <stdexcept>
@@ -20,22 +22,32 @@ void check_name(std::string_view what, std::string_view name, const std::vector<
 }  // namespace
 
 const std::vector<std::string>& advantage_names() {
-  static const std::vector<std::string> names{"dr_grpo", "grpo", "rloo"};
+  static const std::vector<std::string> names{"dr_grpo", "grpo", "maxrl", "reinforce", "rloo"};
   return names;
 }
 
-std::vector<double> advantages(std::string_view name, std::span<const double> rewards) {
+bool compares_group(std::string_view advantage) { return advantage != "reinforce"; }
+
+std::vector<double> advantages(std::string_view name, std::span<const double> rewards, double baseline) {
   check_name("advantage", name, advantage_names());
+  std::vector<double> result(rewards.begin(), rewards.end());
+  if (!compares_group(name)) {
+    for (double& value : result) value -= baseline;
+    return result;
+  }
   const double n = static_cast<double>(rewards.size());
   if (rewards.size() < 2) {
     throw std::invalid_argument("advantage \"" + std::string(name) +
                                 "\" compares the samples of a group and needs at least 2, got " +
                                 std::to_string(rewards.size()));
   }
-  std::vector<double> result(rewards.size(), 0.0);
-  // Equal rewards give exactly 0: n times a number, divided by n, need not give the number back.
   const auto [low, high] = std::minmax_element(rewards.begin(), rewards.end());
-  if (*low == *high) return result;
+  if (name == "maxrl" && *low < 0.0) {
+    throw std::invalid_argument("advantage \"maxrl\" divides by the mean reward and needs rewards of at least 0, got " +
+                                std::to_string(*low));
+  }
+  // Equal rewards give exactly 0: n times a number, divided by n, need not give the number back.
+  if (*low == *high) return std::vector<double>(rewards.size(), 0.0);
 
   const double sum = std::accumulate(rewards.begin(), rewards.end(), 0.0);
   const double mean = sum / n;
@@ -46,9 +58,36 @@ std::vector<double> advantages(std::string_view name, std::span<const double> re
     scale = 1.0 / (std::sqrt(squares / (n - 1.0)) + 1e-6);
   } else if (name == "rloo") {
     scale = n / (n - 1.0);  // R - (sum - R) / (n - 1) = (R - mean) n / (n - 1)
+  } else if (name == "maxrl") {
+    scale = 1.0 / mean;  // R <= sum, so that no advantage exceeds n - 1
   }
-  for (size_t i = 0; i < rewards.size(); ++i) result[i] = (rewards[i] - mean) * scale;
+  for (double& value : result) value = (value - mean) * scale;
   return result;
+}
+
+MovingBaseline::MovingBaseline(double decay) : decay_(decay) {
+  if (!(decay >= 0.0 && decay < 1.0)) throw std::invalid_argument("the baseline's decay must be in [0, 1)");
+}
+
+void MovingBaseline::add(double batch_mean) {
+  average_ = average_ ? decay_ * *average_ + (1.0 - decay_) * batch_mean : batch_mean;
+}
+
+std::string MovingBaseline::state() const {
+  if (!average_) return "";
+  char text[64];
+  std::snprintf(text, sizeof text, "%a", *average_);  // comes back bit for bit
+  return text;
+}
+
+void MovingBaseline::restore(const std::string& state) {
+  average_.reset();
+  if (state.empty()) return;
+  char* end = nullptr;
+  const double value = std::strtod(state.c_str(), &end);
+  if (end != state.c_str() + state.size() || !std::isfinite(value))
+    throw std::invalid_argument("the moving baseline is no number: \"" + state + "\"");
+  average_ = value;
 }
 
 const std::vector<std::string>& reduction_names() {
@@ -56,32 +95,40 @@ const std::vector<std::string>& reduction_names() {
   return names;
 }
 
+const std::vector<std::string>& denominator_names() {
+  static const std::vector<std::string> names{"kept", "renormalized"};
+  return names;
+}
+
 std::vector<double> reduction_factors(std::string_view name, std::span<const int64_t> tokens,
-                                      std::span<const uint64_t> groups, int64_t max_tokens) {
+                                      std::span<const int64_t> counted, std::span<const uint64_t> groups,
+                                      int64_t max_tokens) {
   check_name("reduction", name, reduction_names());
-  if (tokens.size() != groups.size()) throw std::invalid_argument("reduction: one group per sample");
-  std::vector<double> denominators(tokens.size());
+  if (tokens.size() != groups.size() || tokens.size() != counted.size())
+    throw std::invalid_argument("reduction: one group and one count per sample");
+  std::vector<double> denominators(tokens.size(), 0.0);
   if (name == "constant") {
     if (max_tokens < 1) throw std::invalid_argument("reduction \"constant\" needs max_tokens of at least 1");
     denominators.assign(tokens.size(), static_cast<double>(tokens.size()) * static_cast<double>(max_tokens));
   } else if (name == "token_mean") {
-    const int64_t total = std::accumulate(tokens.begin(), tokens.end(), int64_t{0});
+    const int64_t total = std::accumulate(counted.begin(), counted.end(), int64_t{0});
     denominators.assign(tokens.size(), static_cast<double>(total));
   } else {
-    // Means of means: over units (a sample, or a prompt's samples) that have a token at all.
+    // Means of means: over units (a sample, or a prompt's samples) of which a token is counted at all.
     std::map<uint64_t, int64_t> unit_tokens;
     const auto unit = [&](size_t i) { return name == "prompt_mean" ? groups[i] : uint64_t{i}; };
     for (size_t i = 0; i < tokens.size(); ++i) {
-      if (tokens[i] > 0) unit_tokens[unit(i)] += tokens[i];
+      if (counted[i] > 0) unit_tokens[unit(i)] += counted[i];
     }
     const double units = static_cast<double>(unit_tokens.size());
     for (size_t i = 0; i < tokens.size(); ++i) {
-      if (tokens[i] > 0) denominators[i] = static_cast<double>(unit_tokens[unit(i)]) * units;
+      const auto found = unit_tokens.find(unit(i));
+      if (found != unit_tokens.end()) denominators[i] = static_cast<double>(found->second) * units;
     }
   }
   std::vector<double> factors(tokens.size(), 0.0);
   for (size_t i = 0; i < tokens.size(); ++i) {
-    if (tokens[i] > 0) factors[i] = 1.0 / denominators[i];
+    if (tokens[i] > 0 && denominators[i] > 0.0) factors[i] = 1.0 / denominators[i];
   }
   return factors;
 }

@@ -46,7 +46,7 @@ DriftProbe::~DriftProbe() = default;
 
 Metrics DriftProbe::measure(const std::vector<Trajectory>& batch, int64_t samples) {
   const TransformerConfig& model = pass_.model();
-  const SampleSelection selection = select_samples(batch, model.vocabulary, model.max_positions, "dr_grpo");
+  const SampleSelection selection = select_samples(batch, model.vocabulary, model.max_positions);
   std::vector<size_t> halves[2];
   for (size_t g = 0; g < selection.groups.size(); ++g) {
     if (static_cast<int64_t>(halves[0].size() + halves[1].size()) >= samples && g >= 2) break;
@@ -63,6 +63,7 @@ void DriftProbe::measure(const std::vector<Trajectory>& batch, const std::vector
                          const std::string& name, const Correction& correction, Metrics& metrics) {
   SampleSelection selection;
   selection.advantage.assign(batch.size(), 1.0);
+  selection.filtered.assign(batch.size(), 0);
   TrainingBatch training(batch, selection);
   const StepGradient step(pass_, parameters_, correction, config_);
   Gradient first;

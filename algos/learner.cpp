@@ -3,13 +3,15 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <numeric>
 #include <optional>
 #include <stdexcept>
 
 #include "algos/advantage.h"
+#include "algos/minibatch_plan.h"
+#include "algos/nearest_name.h"
+#include "algos/reference_kl.h"
+#include "algos/reward_shaping.h"
 #include "algos/step_gradient.h"
-#include "kernels/philox.h"
 
 namespace motley::algos {
 namespace {
@@ -18,11 +20,15 @@ void check_supported(const LearnerConfig& config) {
   if (config.minibatches < 1 || config.epochs < 1 || config.micro_batch_tokens < 1) {
     throw std::invalid_argument("minibatches, epochs and micro_batch_tokens must be at least 1");
   }
-  const auto known = [](const std::vector<std::string>& names, const std::string& name) {
-    return std::find(names.begin(), names.end(), name) != names.end();
+  const auto known = [](const char* what, const std::vector<std::string>& names, const std::string& name) {
+    if (std::find(names.begin(), names.end(), name) == names.end())
+      throw std::invalid_argument(unknown_name_message(what, name, names));
   };
-  if (!known(advantage_names(), config.advantage)) advantages(config.advantage, {});  // throws with the names
-  if (!known(reduction_names(), config.reduction)) reduction_factors(config.reduction, {}, {}, 1);
+  known("advantage", advantage_names(), config.advantage);
+  known("reduction", reduction_names(), config.reduction);
+  known("denominator", denominator_names(), config.denominator);
+  known("overlong", overlong_names(), config.overlong);
+  known("kl", kl_names(), config.kl);
 }
 
 LearnerConfig with_kv_format(LearnerConfig config) {
@@ -39,6 +45,8 @@ struct Learner::State {
   std::unique_ptr<Correction> correction;
   TrainerPass pass;
   AdamW optimizer;
+  MovingBaseline baseline;
+  std::shared_ptr<const Parameters> reference;
   int64_t steps = 0;
 
   State(const TransformerConfig& model_config, Parameters& masters, LearnerConfig learner_config,
@@ -48,103 +56,131 @@ struct Learner::State {
         config(with_kv_format(std::move(learner_config))),
         correction(std::move(rule)),
         pass(model, config.profile, config.checkpoint_activations),
-        optimizer(masters, config.optimizer, config.loss_scale) {
+        optimizer(masters, config.optimizer, config.loss_scale),
+        baseline(config.baseline_decay) {
     check_supported(config);
     parameters.set_requires_grad(true);
   }
 
-  Metrics update(const std::vector<Trajectory>& batch, bool take_steps);
+  Metrics update(const std::vector<Trajectory>& batch, bool train);
   Metrics supervised(const std::vector<Demonstration>& batch);
 
  private:
-  using Samples = std::vector<size_t>;
-  /// The samples of every optimizer step on a batch, all epochs.
-  std::vector<Samples> plan(const SampleSelection& selection, bool take_steps) const;
-  /// Fills in log_p_old of the samples that the first step does not score itself; gives the seconds that it took.
-  std::optional<double> score_old(TrainingBatch& batch, std::span<const size_t> first_step) const;
-  std::vector<std::vector<size_t>> minibatches(const SampleSelection& selection, int64_t count, int64_t epoch) const;
+  using Samples = std::vector<std::vector<size_t>>;  // by optimizer step
+  /// Scores what is needed before the first step: the reference policy, and pi_old of the samples that the first step
+  /// does not score itself. Writes the seconds that it took.
+  void score_ahead(TrainingBatch& batch, const Samples& plan, Metrics& metrics) const;
+  /// Rewards with their shaping terms, and from them advantages. Writes what the shaping came to.
+  void compare(TrainingBatch& batch, bool move_baseline, Metrics& metrics);
+  void take_steps(TrainingBatch& batch, const Samples& plan, BatchScores& scores, Metrics& metrics);
   double loss_scale() const { return optimizer.loss_scale().enabled ? optimizer.loss_scale().scale : 1.0; }
 };
 
-std::vector<std::vector<size_t>> Learner::State::minibatches(const SampleSelection& selection, int64_t wanted,
-                                                             int64_t epoch) const {
-  if (wanted == 1) return {selection.kept};
-  std::vector<size_t> order(selection.groups.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  const uint64_t session = kernels::mix(static_cast<uint64_t>(steps), static_cast<uint64_t>(epoch));
-  kernels::RandomStream random({config.seed, kernels::Purpose::data, session, 0});
-  for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.below(i)]);
-  const size_t count = std::min(static_cast<size_t>(wanted), order.size());
-  std::vector<std::vector<size_t>> result(count);
-  for (size_t m = 0; m < count; ++m) {
-    for (size_t i = order.size() * m / count; i < order.size() * (m + 1) / count; ++i) {
-      const std::vector<size_t>& group = selection.groups[order[i]];
-      result[m].insert(result[m].end(), group.begin(), group.end());
-    }
-  }
-  return result;
-}
+namespace {
 
-std::vector<std::vector<size_t>> Learner::State::plan(const SampleSelection& selection, bool take_steps) const {
-  if (!take_steps) return {selection.kept};
-  std::vector<Samples> steps_of_batch;
-  for (int64_t epoch = 0; epoch < config.epochs; ++epoch)
-    for (Samples& samples : minibatches(selection, config.minibatches, epoch))
-      steps_of_batch.push_back(std::move(samples));
-  return steps_of_batch;
-}
-
-std::optional<double> Learner::State::score_old(TrainingBatch& batch, std::span<const size_t> first_step) const {
-  std::vector<bool> scored(batch.samples.size(), false);
-  for (const size_t i : first_step) scored[i] = true;
-  Samples rest;
-  for (const size_t i : batch.selection.kept)
-    if (!scored[i]) rest.push_back(i);
-  if (rest.empty()) return std::nullopt;
+/// Runs `pass` and gives the seconds that it took.
+template <class Pass>
+double seconds(const Pass& pass) {
   const auto start = std::chrono::steady_clock::now();
-  batch.log_p_old = pass.drawn_log_probs(parameters, batch.samples, rest, config.micro_batch_tokens);
+  pass();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-Metrics Learner::State::update(const std::vector<Trajectory>& samples, bool take_steps) {
-  TrainingBatch batch(samples, select_samples(samples, model.vocabulary, model.max_positions, config.advantage));
-  const std::vector<Samples> steps_of_batch = plan(batch.selection, take_steps);
-  const auto minibatches_per_epoch = steps_of_batch.size() / static_cast<size_t>(take_steps ? config.epochs : 1);
-  std::optional<double> old_seconds;
-  if (correction->needs_old_log_probs() && !steps_of_batch.empty())
-    old_seconds = score_old(batch, steps_of_batch.front());
+}  // namespace
 
+void Learner::State::score_ahead(TrainingBatch& batch, const Samples& plan, Metrics& metrics) const {
+  const std::span<const Trajectory> samples = batch.samples;
+  std::vector<size_t> unscored = batch.selection.kept;
+  if (unscored.empty()) return;
+  if (config.kl != "none") {
+    if (!reference) throw std::logic_error("a KL term needs a reference policy");
+    metrics["time/reference"] = seconds([&] {
+      batch.log_p_reference = pass.drawn_log_probs(*reference, samples, unscored, config.micro_batch_tokens);
+    });
+  }
+  if (config.kl != "k1") {  // which wants the whole batch before it is compared
+    if (!correction->needs_old_log_probs()) return;
+    std::vector<bool> in_first_step(samples.size(), false);
+    for (const size_t i : plan.front()) in_first_step[i] = true;
+    std::erase_if(unscored, [&](size_t i) { return in_first_step[i]; });
+    if (unscored.empty()) return;
+  }
+  metrics["time/pi_old"] = seconds(
+      [&] { batch.log_p_old = pass.drawn_log_probs(parameters, samples, unscored, config.micro_batch_tokens); });
+}
+
+void Learner::State::compare(TrainingBatch& batch, bool move_baseline, Metrics& metrics) {
+  const std::span<const Trajectory> samples = batch.samples;
+  std::vector<double> reward(samples.size(), 0.0);
+  double sum = 0.0, penalties = 0.0, filtered = 0.0;
+  for (const size_t i : batch.selection.kept) {
+    reward[i] = samples[i].reward;
+    if (config.overlong == "penalty") {
+      const auto tokens = static_cast<int64_t>(samples[i].records.size());
+      const double penalty = overlong_penalty(tokens, config.max_tokens, config.overlong_tokens);
+      reward[i] += penalty;
+      penalties += penalty;
+    }
+    for (size_t t = 0; config.kl == "k1" && t < batch.log_p_old[i].size(); ++t)
+      reward[i] -= config.kl_coefficient * bounded_log_ratio(batch.log_p_old[i][t] - batch.log_p_reference[i][t]);
+    sum += reward[i];
+  }
+  const auto count = static_cast<double>(batch.selection.kept.size());
+  const double mean = count > 0.0 ? sum / count : 0.0;
+  set_advantages(batch.selection, config.advantage, reward, baseline.value(mean));
+  if (config.overlong == "filter") filter_truncated(batch.selection, samples);
+  for (const uint8_t one : batch.selection.filtered) filtered += one;
+  if (count == 0.0) return;
+  if (config.overlong == "penalty") metrics["overlong/penalty"] = penalties / count;
+  if (config.overlong == "filter") metrics["overlong/filtered"] = filtered / count;
+  if (config.overlong == "penalty" || config.kl == "k1") metrics["reward/shaped"] = mean;
+  if (compares_group(config.advantage)) return;
+  metrics["advantage/baseline"] = baseline.value(mean);
+  if (move_baseline) baseline.add(mean);
+}
+
+void Learner::State::take_steps(TrainingBatch& batch, const Samples& plan, BatchScores& scores, Metrics& metrics) {
   const StepGradient gradient(pass, parameters, *correction, config);
-  BatchScores scores(samples.size());
-  double loss = 0.0, norm = 0.0;
-  int64_t taken = 0, clean = 0;
-  std::optional<double> lr;
-  for (size_t s = 0; s < steps_of_batch.size(); ++s) {
-    if (take_steps) parameters.zero_grad();
-    const double scale = take_steps ? loss_scale() : 1.0;
-    const bool first_epoch = s < minibatches_per_epoch;
-    const auto part = gradient.accumulate(batch, steps_of_batch[s], scale, first_epoch ? &scores : nullptr);
+  const size_t first_epoch = plan.size() / static_cast<size_t>(config.epochs);
+  double loss = 0.0, norm = 0.0, taken = 0.0, clean = 0.0;
+  for (size_t s = 0; s < plan.size(); ++s) {
+    parameters.zero_grad();
+    const auto part = gradient.accumulate(batch, plan[s], loss_scale(), s < first_epoch ? &scores : nullptr);
     if (!part) continue;
     loss += *part;
-    ++taken;
-    if (!take_steps) continue;
+    taken += 1.0;
     const StepOutcome outcome = optimizer.step();
-    lr = outcome.lr;
+    metrics["lr"] = outcome.lr;
     if (outcome.skipped) continue;
     ++batch.steps_taken;
     norm += outcome.grad_norm;
-    ++clean;
+    clean += 1.0;
   }
-  Metrics metrics = batch_metrics(samples, batch.selection, scores,
-                                  {training_band(config.correction_parameters), config.sampler_formats});
-  if (std::isfinite(loss)) metrics["loss"] = taken ? loss / static_cast<double>(taken) : 0.0;
-  if (old_seconds) metrics["time/pi_old"] = *old_seconds;
-  if (!take_steps) return metrics;
-  ++steps;
-  if (clean) metrics["grad_norm"] = norm / static_cast<double>(clean);
-  if (lr) metrics["lr"] = *lr;
+  if (std::isfinite(loss)) metrics["loss"] = taken > 0.0 ? loss / taken : 0.0;
+  if (clean > 0.0) metrics["grad_norm"] = norm / clean;
   metrics["steps/skipped"] = static_cast<double>(optimizer.skipped());
   if (optimizer.loss_scale().enabled) metrics["loss_scale"] = optimizer.loss_scale().scale;
+}
+
+Metrics Learner::State::update(const std::vector<Trajectory>& samples, bool train) {
+  TrainingBatch batch(samples, select_samples(samples, model.vocabulary, model.max_positions));
+  const MinibatchRule rule{config.minibatches, config.epochs, config.seed};
+  const Samples plan =
+      train ? plan_minibatches(batch.selection, rule, static_cast<uint64_t>(steps)) : Samples{batch.selection.kept};
+  Metrics metrics;
+  BatchScores scores(samples.size());
+  score_ahead(batch, plan, metrics);
+  compare(batch, train, metrics);
+  if (train) {
+    take_steps(batch, plan, scores, metrics);
+    ++steps;
+  } else {
+    const StepGradient gradient(pass, parameters, *correction, config);
+    const double loss = gradient.accumulate(batch, plan.front(), 1.0, &scores).value_or(0.0);
+    if (std::isfinite(loss)) metrics["loss"] = loss;
+  }
+  metrics.merge(batch_metrics(samples, batch.selection, scores,
+                              {training_band(config.correction_parameters), config.sampler_formats}));
   return metrics;
 }
 
@@ -162,7 +198,7 @@ Metrics Learner::State::supervised(const std::vector<Demonstration>& batch) {
   const auto flush = [&](const MicroBatch& micro) {
     const Scored scored = pass.score(parameters, micro);
     for (const double log_p : scored.log_p) loss -= log_p / static_cast<double>(answer_tokens);
-    propagate(scored, std::vector<double>(micro.tokens(), -1.0 / static_cast<double>(answer_tokens)), loss_scale());
+    propagate(scored, std::vector<double>(micro.tokens(), -1.0 / static_cast<double>(answer_tokens)), {}, loss_scale());
   };
   MicroBatch micro;
   int64_t packed = 0;
@@ -196,6 +232,14 @@ Metrics Learner::gradient(const std::vector<Trajectory>& batch) { return state_-
 Metrics Learner::supervised_step(const std::vector<Demonstration>& batch) { return state_->supervised(batch); }
 int64_t Learner::steps() const { return state_->steps; }
 void Learner::set_steps(int64_t steps) { state_->steps = steps; }
+void Learner::set_reference(std::shared_ptr<const Parameters> reference) { state_->reference = std::move(reference); }
+std::map<std::string, std::string> Learner::state() const {
+  return {{"baseline", state_->baseline.state()}, {"correction", state_->correction->state()}};
+}
+void Learner::restore(const std::map<std::string, std::string>& state) {
+  if (const auto found = state.find("baseline"); found != state.end()) state_->baseline.restore(found->second);
+  if (const auto found = state.find("correction"); found != state.end()) state_->correction->restore(found->second);
+}
 AdamW& Learner::optimizer() { return state_->optimizer; }
 const LearnerConfig& Learner::config() const { return state_->config; }
 

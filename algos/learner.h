@@ -18,8 +18,16 @@ struct LearnerConfig {
   std::string correction = "grpo";
   CorrectionParameters correction_parameters;
   std::string advantage = "dr_grpo";
+  double baseline_decay = 0.9;  // of advantage "reinforce"
   std::string reduction = "token_mean";
-  int64_t max_tokens = 32;  // for reduction "constant"
+  std::string denominator = "kept";  // masked tokens count in the reduction's denominators; "renormalized": they do not
+  int64_t max_tokens = 32;           // of a reply
+  std::string overlong = "keep";     // reward_shaping.h
+  int64_t overlong_tokens = 8;       // its buffer
+  std::string kl = "none";           // reference_kl.h; "k1" to "k3" need set_reference
+  double kl_coefficient = 0.0;
+  double kl_ratio_cap = 5.0;         // of the weight p / q on k2 and k3; 0: no weight
+  double entropy_coefficient = 0.0;  // times the entropy's token mean is subtracted from the loss
   int64_t minibatches = 1, epochs = 1;
   int64_t micro_batch_tokens = 8192;  // a micro-batch holds whole sequences up to this many tokens (at least one)
   kernels::NumericProfile profile;    // the trainer's; weight formats: fp32, bf16, fp16 (fp64 in tests)
@@ -44,6 +52,9 @@ class Learner {
           std::unique_ptr<Correction> correction);
   ~Learner();
 
+  /// The weights of the KL term's reference policy: the model's own sizes.
+  void set_reference(std::shared_ptr<const Parameters> reference);
+
   /// Trains on whole groups. Failed samples are left out and counted; a sample with NaN or infinity at a loss position
   /// is dropped and counted; if nothing is left to train on the step is empty and says so in the metrics.
   Metrics step(const std::vector<Trajectory>& batch);
@@ -60,6 +71,10 @@ class Learner {
   int64_t steps() const;          // batches stepped so far: the weight version
   void set_steps(int64_t steps);  // on resume
   AdamW& optimizer();
+  /// What a resume needs besides weights, optimizer and steps: the moving baseline, the correction's state; by name.
+  /// restore throws std::invalid_argument for text that state() does not write; what is absent stays as it is.
+  std::map<std::string, std::string> state() const;
+  void restore(const std::map<std::string, std::string>& state);
   const LearnerConfig& config() const;
 
  private:

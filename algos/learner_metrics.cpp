@@ -131,6 +131,7 @@ Metrics batch_metrics(std::span<const Trajectory> batch, const SampleSelection& 
   GroupMetrics all;
   std::map<std::string, GroupMetrics> groups;
   std::map<std::string, Diagnostics> formats, buckets;
+  Mean reference_k1, reference_k3;
   for (const size_t i : selection.kept) {
     Diagnostics whole;
     for (auto& [bucket, part] : by_staleness(batch[i], scores.samples[i], config.band)) {
@@ -141,8 +142,14 @@ Metrics batch_metrics(std::span<const Trajectory> batch, const SampleSelection& 
     whole.close_sample();
     all.add(batch[i], whole);
     groups[batch[i].sampler].add(batch[i], whole);
+    for (const double x : scores.samples[i].log_reference_ratio) {
+      reference_k1.add(x);
+      reference_k3.add(representable(std::expm1(-x) + x));
+    }
   }
   all.write(metrics, "");
+  reference_k1.write(metrics, "kl/reference");
+  reference_k3.write(metrics, "kl/reference_k3");
   add_episode_metrics(metrics, batch, selection.kept);
   for (const auto& [name, group] : groups) {
     group.write(metrics, "group/" + name + "/");

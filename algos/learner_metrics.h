@@ -20,6 +20,7 @@ struct SampleScores {
   std::vector<double> entropy;
   std::vector<uint8_t> masked;
   std::vector<double> log_p_tail, log_q_tail;  // outside the recorded ids; -inf for both: no tail, or not looked at
+  std::vector<double> log_reference_ratio;     // log p - log ref; empty without a reference policy
 };
 struct BatchScores {
   explicit BatchScores(size_t samples) : samples(samples) {}

@@ -20,10 +20,10 @@ bool has_bad_number(const TokenRecords& records) {
 
 }  // namespace
 
-SampleSelection select_samples(std::span<const Trajectory> batch, int64_t vocabulary, int64_t max_positions,
-                               std::string_view advantage) {
+SampleSelection select_samples(std::span<const Trajectory> batch, int64_t vocabulary, int64_t max_positions) {
   SampleSelection selection;
   selection.advantage.assign(batch.size(), 0.0);
+  selection.filtered.assign(batch.size(), 0);
   std::map<uint64_t, size_t> group_index;
   for (size_t i = 0; i < batch.size(); ++i) {
     const Trajectory& sample = batch[i];
@@ -39,12 +39,18 @@ SampleSelection select_samples(std::span<const Trajectory> batch, int64_t vocabu
       selection.kept.push_back(i);
     }
   }
+  return selection;
+}
+
+void set_advantages(SampleSelection& selection, std::string_view advantage, std::span<const double> reward,
+                    double baseline) {
+  const size_t needed = compares_group(advantage) ? 2 : 1;
   for (const std::vector<size_t>& group : selection.groups) {
     bool all_zero = true;
-    if (group.size() >= 2) {
+    if (group.size() >= needed) {
       std::vector<double> rewards;
-      for (const size_t i : group) rewards.push_back(batch[i].reward);
-      const std::vector<double> values = advantages(advantage, rewards);
+      for (const size_t i : group) rewards.push_back(reward[i]);
+      const std::vector<double> values = advantages(advantage, rewards, baseline);
       for (size_t j = 0; j < group.size(); ++j) {
         selection.advantage[group[j]] = values[j];
         all_zero = all_zero && values[j] == 0.0;
@@ -52,7 +58,23 @@ SampleSelection select_samples(std::span<const Trajectory> batch, int64_t vocabu
     }
     selection.zero_groups += all_zero ? 1 : 0;
   }
-  return selection;
+}
+
+void filter_truncated(SampleSelection& selection, std::span<const Trajectory> batch) {
+  for (const size_t i : selection.kept) {
+    if (!batch[i].truncated) continue;
+    selection.filtered[i] = 1;
+    selection.advantage[i] = 0.0;
+  }
+}
+
+bool equal_rewards(std::span<const Trajectory* const> group) {
+  std::vector<double> rewards;
+  for (const Trajectory* sample : group)
+    if (sample->failure.empty()) rewards.push_back(sample->reward);
+  if (rewards.size() < 2) return true;
+  const auto [low, high] = std::minmax_element(rewards.begin(), rewards.end());
+  return *low == *high;
 }
 
 }  // namespace motley::algos

@@ -14,13 +14,24 @@ namespace motley::algos {
 struct SampleSelection {
   std::vector<size_t> kept;                 // indices into the batch, ascending
   std::vector<std::vector<size_t>> groups;  // the kept samples by group, in order of first appearance
-  std::vector<double> advantage;            // [batch]; 0 for samples that are not kept
+  std::vector<double> advantage;            // [batch]; 0 for samples that are not kept, or filtered
+  std::vector<uint8_t> filtered;            // [batch] 1: compared with and reported, but not trained on
   int64_t failed = 0;                       // episodes that failed, and samples whose arrays disagree
   int64_t dropped_nan = 0;                  // NaN or infinity among the recorded log-probabilities
-  int64_t zero_groups = 0;  // groups whose advantages are all 0; one usable sample alone is such a group
+  int64_t zero_groups = 0;  // groups whose advantages are all 0; one usable sample alone is such a group, where an
+                            // advantage compares
 };
 
-SampleSelection select_samples(std::span<const Trajectory> batch, int64_t vocabulary, int64_t max_positions,
-                               std::string_view advantage);
+/// Whose log-probabilities and arrays can be used, by group. Every advantage is still 0, and none is filtered.
+SampleSelection select_samples(std::span<const Trajectory> batch, int64_t vocabulary, int64_t max_positions);
+/// `reward` [batch]: what is compared, shaping included; `baseline`: of "reinforce".
+void set_advantages(SampleSelection& selection, std::string_view advantage, std::span<const double> reward,
+                    double baseline);
+/// Takes samples out of training that stay in their group's comparison.
+void filter_truncated(SampleSelection& selection, std::span<const Trajectory> batch);
+
+/// True if a group cannot teach what compares its samples: fewer than two did not fail, or those have equal rewards.
+/// Looks at the task's reward alone, never at terms that the learner adds to it.
+bool equal_rewards(std::span<const Trajectory* const> group);
 
 }  // namespace motley::algos

@@ -81,7 +81,7 @@ Metrics staleness_probe(const TrainerPass& pass, std::span<const Trajectory> bat
 
 std::vector<size_t> probe_samples(std::span<const Trajectory> batch, int64_t wanted, int64_t vocabulary,
                                   int64_t max_positions) {
-  const std::vector<size_t> kept = select_samples(batch, vocabulary, max_positions, "dr_grpo").kept;
+  const std::vector<size_t> kept = select_samples(batch, vocabulary, max_positions).kept;
   const size_t count = std::min(static_cast<size_t>(wanted), kept.size());
   std::vector<size_t> chosen;
   for (size_t i = 0; i < count; ++i) chosen.push_back(kept[i * kept.size() / count]);

@@ -1,22 +1,26 @@
 #include "algos/step_gradient.h"
 
+#include <cmath>
 #include <numeric>
 
 #include "algos/advantage.h"
+#include "algos/reference_kl.h"
 
 namespace motley::algos {
 
 struct StepGradient::Step {
   TrainingBatch& batch;
   double scale;
-  BatchScores* scores;               // where they are wanted
-  std::vector<double> factor, loss;  // [batch] the reduction's, and the result by sample
+  BatchScores* scores;  // where they are wanted
+  // [batch] the reduction's for the correction and for the terms beside it, and the result by sample.
+  std::vector<double> factor, term_factor, loss;
 };
 
 struct StepGradient::Whole {
   std::vector<int64_t> offsets;  // [tokens + 1] into coefficients.b
   Coefficients coefficients;
   std::vector<size_t> first_token;  // [batch] of a sample
+  std::vector<int64_t> masked;      // [batch] tokens
 
   /// The b of a micro-batch's samples, which are laid out in it as they were in the whole.
   std::vector<double> slice(const MicroBatch& micro) const {
@@ -44,6 +48,9 @@ void note_scored(TrainingBatch& batch, BatchScores* scores, const MicroBatch& mi
     }
     if (!scores) continue;
     SampleScores& found = scores->samples[sample];
+    const std::vector<double>& reference = batch.log_p_reference[sample];
+    const size_t place = found.log_p.size();
+    if (!reference.empty()) found.log_reference_ratio.push_back(scored.log_p[drawn] - reference[place]);
     found.log_p.push_back(scored.log_p[drawn]);
     found.entropy.push_back(scored.entropy[t]);
     found.log_p_tail.push_back(tails[t]);
@@ -98,50 +105,88 @@ StepGradient::Whole StepGradient::score_whole(Step& step, std::span<const size_t
     }
   });
   const CorrectionBatch view = input.view();
-  Whole whole{{view.offsets.begin(), view.offsets.end()}, Coefficients(view), std::move(first_token)};
+  Whole whole{.offsets = {view.offsets.begin(), view.offsets.end()},
+              .coefficients = Coefficients(view),
+              .first_token = std::move(first_token),
+              .masked = std::vector<int64_t>(step.batch.samples.size(), 0)};
   correction_.coefficients(view, whole.coefficients);
-  if (step.scores) {
-    for (size_t t = 0; t < sample_of.size(); ++t)
-      step.scores->samples[sample_of[t]].masked.push_back(whole.coefficients.masked[t]);
-    note_samples(*step.scores, whole.coefficients);
+  for (size_t t = 0; t < sample_of.size(); ++t) {
+    const uint8_t masked = whole.coefficients.masked[t];
+    whole.masked[sample_of[t]] += masked;
+    if (step.scores) step.scores->samples[sample_of[t]].masked.push_back(masked);
   }
+  if (step.scores) note_samples(*step.scores, whole.coefficients);
   return whole;
+}
+
+double StepGradient::add_terms(const Step& step, const MicroBatch& micro, const Scored& scored, size_t t, size_t place,
+                               std::vector<double>& b) const {
+  const size_t sample = micro.sample_of(t);
+  const double factor = step.term_factor[sample];
+  double loss = -factor * config_.entropy_coefficient * scored.entropy[t];
+  if (!kl_in_loss()) return loss;
+  const auto drawn = static_cast<size_t>(micro.sampled[t]);
+  const double log_p = scored.log_p[drawn];
+  const KlTerm term = kl_term(config_.kl, log_p - step.batch.log_p_reference[sample].at(place));
+  double weight = factor * config_.kl_coefficient;
+  if (config_.kl_ratio_cap > 0.0)
+    weight *= std::exp(std::min(log_p - micro.log_q[drawn], std::log(config_.kl_ratio_cap)));
+  b[drawn] += weight * term.cotangent;
+  return loss + weight * term.value;
 }
 
 void StepGradient::add_gradient(Step& step, const MicroBatch& micro, const Scored& scored,
                                 std::vector<double> b) const {
-  for (size_t t = 0; t < micro.tokens(); ++t) {
+  std::vector<double> d_entropy;
+  for (size_t t = 0, place = 0; t < micro.tokens(); ++t) {
+    place = micro.begins_sample(t) ? 0 : place + 1;
     const size_t sample = micro.sample_of(t);
     for (auto k = static_cast<size_t>(micro.offsets[t]); k < static_cast<size_t>(micro.offsets[t + 1]); ++k) {
       b[k] *= step.factor[sample];
       if (b[k] != 0.0) step.loss[sample] += b[k] * scored.log_p[k];  // never 0 * -inf
     }
+    if (has_terms()) step.loss[sample] += add_terms(step, micro, scored, t, place, b);
+    if (config_.entropy_coefficient != 0.0)
+      d_entropy.push_back(-config_.entropy_coefficient * step.term_factor[sample]);
   }
-  propagate(scored, std::move(b), step.scale);
+  propagate(scored, std::move(b), std::move(d_entropy), step.scale);
+}
+
+std::vector<double> StepGradient::factors(const TrainingBatch& batch, std::span<const size_t> samples,
+                                          std::span<const int64_t> masked) const {
+  std::vector<int64_t> tokens, counted;
+  std::vector<uint64_t> groups;
+  for (const size_t i : samples) {
+    tokens.push_back(batch.selection.filtered[i] ? 0 : static_cast<int64_t>(batch.samples[i].records.size()));
+    counted.push_back(tokens.back() == 0 || masked.empty() ? tokens.back() : tokens.back() - masked[i]);
+    groups.push_back(batch.samples[i].group);
+  }
+  const std::vector<double> factors = reduction_factors(config_.reduction, tokens, counted, groups, config_.max_tokens);
+  std::vector<double> by_sample(batch.samples.size(), 0.0);
+  for (size_t j = 0; j < samples.size(); ++j) by_sample[samples[j]] = factors[j];
+  return by_sample;
 }
 
 std::optional<double> StepGradient::accumulate(TrainingBatch& batch, std::span<const size_t> samples, double scale,
                                                BatchScores* scores) const {
-  const std::span<const Trajectory> all = batch.samples;
-  std::vector<int64_t> tokens;
-  std::vector<uint64_t> groups;
+  Step step{.batch = batch,
+            .scale = scale,
+            .scores = scores,
+            .factor = factors(batch, samples, {}),
+            .term_factor = {},
+            .loss = std::vector<double>(batch.samples.size(), 0.0)};
+  step.term_factor = step.factor;
+  std::vector<size_t> with_tokens, active, inactive;
   for (const size_t i : samples) {
-    tokens.push_back(static_cast<int64_t>(all[i].records.size()));
-    groups.push_back(all[i].group);
+    if (batch.samples[i].records.size() == 0) continue;
+    with_tokens.push_back(i);
+    const bool has_gradient = batch.selection.advantage[i] != 0.0 || (has_terms() && !batch.selection.filtered[i]);
+    (has_gradient ? active : inactive).push_back(i);
   }
-  // Over all samples of the step, before any split: how the step is cut into micro-batches does not matter.
-  const std::vector<double> factors = reduction_factors(config_.reduction, tokens, groups, config_.max_tokens);
-  Step step{batch, scale, scores, std::vector<double>(all.size(), 0.0), std::vector<double>(all.size(), 0.0)};
-  std::vector<size_t> trainable, active, inactive;
-  for (size_t j = 0; j < samples.size(); ++j) {
-    const size_t i = samples[j];
-    step.factor[i] = factors[j];
-    if (tokens[j] == 0) continue;
-    trainable.push_back(i);
-    (batch.selection.advantage[i] != 0.0 ? active : inactive).push_back(i);
-  }
-  if (correction_.scope() == Scope::batch) {
-    const Whole whole = score_whole(step, trainable);
+  const bool renormalized = config_.denominator == "renormalized";
+  if (correction_.scope() == Scope::batch || renormalized) {
+    const Whole whole = score_whole(step, with_tokens);
+    if (renormalized) step.factor = factors(batch, samples, whole.masked);
     each_scored(step, active, [&](const MicroBatch& micro, const Scored& scored) {
       add_gradient(step, micro, scored, whole.slice(micro));
     });

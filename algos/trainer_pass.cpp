@@ -40,10 +40,13 @@ std::vector<std::vector<double>> TrainerPass::drawn_log_probs(const Parameters& 
   return result;
 }
 
-void propagate(const Scored& scored, std::vector<double> d_log_p, double scale) {
-  for (double& value : d_log_p) value *= scale;
-  const Tensor& log_p = scored.head.log_p;
-  head_backward(scored.head, Tensor::from(std::span<const double>(d_log_p), log_p.shape(), log_p.dtype()), Tensor());
+void propagate(const Scored& scored, std::vector<double> d_log_p, std::vector<double> d_entropy, double scale) {
+  const auto scaled = [scale](std::vector<double>& values, const Tensor& like) {
+    for (double& value : values) value *= scale;
+    return Tensor::from(std::span<const double>(values), like.shape(), like.dtype());
+  };
+  head_backward(scored.head, scaled(d_log_p, scored.head.log_p),
+                d_entropy.empty() ? Tensor() : scaled(d_entropy, scored.head.entropy));
 }
 
 }  // namespace motley::algos

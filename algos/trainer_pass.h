@@ -40,7 +40,8 @@ class TrainerPass {
   RopeTable rope_;
 };
 
-/// Adds the gradient of sum_k d_log_p[k] log p_k, times `scale`, into the gradients of the parameters.
-void propagate(const Scored& scored, std::vector<double> d_log_p, double scale);
+/// Adds the gradient of sum_k d_log_p[k] log p_k + sum_t d_entropy[t] H_t, times `scale`, into the gradients of the
+/// parameters. An empty d_entropy is zero.
+void propagate(const Scored& scored, std::vector<double> d_log_p, std::vector<double> d_entropy, double scale);
 
 }  // namespace motley::algos

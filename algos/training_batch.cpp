@@ -14,7 +14,7 @@ void extend(std::vector<T>& to, const std::vector<T>& from, T shift = T{}) {
 }  // namespace
 
 TrainingBatch::TrainingBatch(std::span<const Trajectory> all, SampleSelection chosen)
-    : samples(all), selection(std::move(chosen)), log_p_old(all.size()) {
+    : samples(all), selection(std::move(chosen)), log_p_old(all.size()), log_p_reference(all.size()) {
   for (const Trajectory& sample : samples) group_names.push_back(sample.sampler);
   std::sort(group_names.begin(), group_names.end());
   group_names.erase(std::unique(group_names.begin(), group_names.end()), group_names.end());

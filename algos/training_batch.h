@@ -20,6 +20,8 @@ struct TrainingBatch {
   std::vector<int64_t> sampler_group;    // [samples] index into group_names
   /// [samples][loss tokens] the trainer at the start of the batch; empty where it is not known, or not asked for.
   std::vector<std::vector<double>> log_p_old;
+  /// [samples][loss tokens] the reference policy over the same support; empty where there is none.
+  std::vector<std::vector<double>> log_p_reference;
   int64_t steps_taken = 0;  // optimizer steps on this batch that changed the weights
 };
 

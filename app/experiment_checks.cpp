@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "actors/checkpoint.h"
+#include "algos/advantage.h"
 #include "app/experiment_toml.h"
 #include "app/schema.h"
 
@@ -141,6 +142,58 @@ void check_probe(const Experiment& e, const KeyPositions& keys) {
   }
 }
 
+void check_comparison(const Experiment& e, const KeyPositions& keys) {
+  const AlgoOptions& algo = e.algo;
+  const bool compares = algos::compares_group(algo.advantage);
+  if (compares && algo.group_size < 2) {
+    throw InputError(keys.of("algo.group_size"), fmt::format("algo.group_size is the integer {}", algo.group_size),
+                     fmt::format("advantage \"{}\" compares a sample with the others of its group: at least 2; "
+                                 "\"reinforce\" allows 1",
+                                 algo.advantage));
+  }
+  if (!compares && algo.drop_equal_groups) {
+    throw InputError(keys.of("algo.drop_equal_groups"), "algo.drop_equal_groups with advantage \"reinforce\"",
+                     "a group of equal rewards teaches as well as any other there");
+  }
+  if (algo.denominator == "renormalized" && algo.reduction == "constant") {
+    throw InputError(keys.of("algo.denominator"), "algo.denominator = \"renormalized\" with reduction \"constant\"",
+                     "that reduction counts no tokens: allowed is \"kept\"");
+  }
+  if (algo.advantage == "maxrl" && (algo.overlong == "penalty" || algo.kl == "k1")) {
+    const std::string key = algo.kl == "k1" ? "algo.kl" : "algo.overlong";
+    throw InputError(keys.of(key), "advantage \"maxrl\" with a term that can make rewards negative",
+                     "it divides by the mean reward, which must not be negative");
+  }
+  if (algo.overlong == "penalty" && algo.overlong_tokens > e.sampling.max_tokens) {
+    throw InputError(
+        keys.of("algo.overlong_tokens"),
+        fmt::format("a penalty over the last {} of {} tokens", algo.overlong_tokens, e.sampling.max_tokens),
+        "algo.overlong_tokens must be at most sampling.max_tokens");
+  }
+}
+
+void check_kl(const Experiment& e, const KeyPositions& keys) {
+  const AlgoOptions& algo = e.algo;
+  if (algo.kl == "none") {
+    for (const char* key : {"algo.kl_coefficient", "algo.reference"}) {
+      const bool set = key == std::string_view("algo.reference") ? !algo.reference.empty() : algo.kl_coefficient > 0.0;
+      if (set) throw InputError(keys.of(key), fmt::format("{} without a KL term", key), "set algo.kl, or leave it out");
+    }
+    return;
+  }
+  if (algo.kl_coefficient <= 0.0) {
+    throw InputError(keys.of(keys.given("algo.kl_coefficient") ? "algo.kl_coefficient" : "algo.kl"),
+                     fmt::format("algo.kl = \"{}\" with a coefficient of 0", algo.kl),
+                     "algo.kl_coefficient must be above 0");
+  }
+  if (algo.reference.empty()) return;
+  try {
+    actors::find_checkpoint(algo.reference);
+  } catch (const actors::CheckpointError& error) {
+    throw InputError(keys.of("algo.reference"), error.what(), "paths are relative to the working directory");
+  }
+}
+
 void check_fleet(const Experiment& e, const KeyPositions& keys) {
   int64_t slots = 0;
   for (size_t i = 0; i < e.samplers.size(); ++i) {
@@ -215,6 +268,7 @@ void resolve_experiment(Experiment& e, const KeyPositions& keys) {
     if (const auto* info = find_correction("grpo")) e.algo.parameters = info->defaults;
   }
   resolve_slots(e, keys);
+  if (!keys.given("algo.overlong_tokens")) e.algo.overlong_tokens = std::max<int64_t>(1, e.sampling.max_tokens / 5);
   if (!keys.given("eval.samples")) {
     e.eval.samples = std::max(e.eval.samples, *std::max_element(e.eval.k.begin(), e.eval.k.end()));
   }
@@ -224,6 +278,8 @@ void check_experiment(const Experiment& experiment, const KeyPositions& keys) {
   check_model(experiment, keys);
   check_probe(experiment, keys);
   check_correction(experiment, keys);
+  check_comparison(experiment, keys);
+  check_kl(experiment, keys);
   check_fleet(experiment, keys);
   check_eval(experiment, keys);
   check_schedule(experiment, keys);

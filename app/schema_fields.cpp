@@ -2,6 +2,8 @@
 #include <cctype>
 
 #include "algos/advantage.h"
+#include "algos/reference_kl.h"
+#include "algos/reward_shaping.h"
 #include "app/schema_field.h"
 
 namespace motley::app {
@@ -186,8 +188,16 @@ std::vector<Field> algo_fields() {
           "algo", "advantage", [](E & e, size_t) -> auto& { return e.algo.advantage; }, "from a group's rewards")
           .one_of([] { return algos::advantage_names(); }),
       field(
+          "algo", "baseline_decay", [](E & e, size_t) -> auto& { return e.algo.baseline_decay; },
+          "advantage reinforce: weight of the past in the moving baseline, per batch")
+          .below(0, 1),
+      field(
           "algo", "reduction", [](E & e, size_t) -> auto& { return e.algo.reduction; }, "how token losses are added up")
           .one_of([] { return algos::reduction_names(); }),
+      field(
+          "algo", "denominator", [](E & e, size_t) -> auto& { return e.algo.denominator; },
+          "whether masked tokens count in the reduction: kept, or renormalized to those that pass")
+          .one_of([] { return algos::denominator_names(); }),
       field(
           "algo", "correction", [](E & e, size_t) -> auto& { return e.algo.correction; }, "the off-policy correction")
           .one_of(correction_names)
@@ -197,8 +207,24 @@ std::vector<Field> algo_fields() {
           .between(1, 1e6),
       field(
           "algo", "group_size", [](E & e, size_t) -> auto& { return e.algo.group_size; }, "samples per prompt")
-          .between(2, 65536)
-          .since("every advantage compares a sample with the others of its group"),
+          .between(1, 65536),
+      field(
+          "algo", "drop_equal_groups", [](E & e, size_t) -> auto& { return e.algo.drop_equal_groups; },
+          "groups whose task rewards are all equal are dropped, and others drawn in their place"),
+      field(
+          "algo", "drop_limit", [](E & e, size_t) -> auto& { return e.algo.drop_limit; },
+          "of drop_equal_groups: batches' worth of groups drawn for one update; then it goes on with what it has")
+          .between(1, 1000),
+      field(
+          "algo", "overlong", [](E & e, size_t) -> auto& { return e.algo.overlong; },
+          "replies that reach sampling.max_tokens: keep; filter (compared with, not trained on); penalty (of up to 1, "
+          "taken from the reward)")
+          .one_of([] { return algos::overlong_names(); }),
+      field(
+          "algo", "overlong_tokens", [](E & e, size_t) -> auto& { return e.algo.overlong_tokens; },
+          "the last tokens of sampling.max_tokens, over which the penalty grows to 1")
+          .between(1, 1e6)
+          .defaults_to("a fifth of sampling.max_tokens"),
       field(
           "algo", "minibatches", [](E & e, size_t) -> auto& { return e.algo.minibatches; },
           "optimizer steps per pass over a batch")
@@ -206,6 +232,27 @@ std::vector<Field> algo_fields() {
       field(
           "algo", "epochs", [](E & e, size_t) -> auto& { return e.algo.epochs; }, "passes over a batch")
           .between(1, 1000),
+      field(
+          "algo", "kl", [](E & e, size_t) -> auto& { return e.algo.kl; },
+          "KL to a reference policy: k1 in the reward, k2 or k3 in the loss; what gradient each has: "
+          "docs/corrections.md")
+          .one_of([] { return algos::kl_names(); }),
+      field(
+          "algo", "kl_coefficient", [](E & e, size_t) -> auto& { return e.algo.kl_coefficient; },
+          "of the KL term; above 0 with any kl but none")
+          .between(0, 1e6),
+      field(
+          "algo", "kl_ratio_cap", [](E & e, size_t) -> auto& { return e.algo.kl_ratio_cap; },
+          "k2 and k3 are multiplied by p / q, capped here, since the tokens were drawn from q; 0: not multiplied")
+          .between(0, 1e6),
+      field(
+          "algo", "reference", [](E & e, size_t) -> auto& { return e.algo.reference; },
+          "a checkpoint of the same sizes and tokenizer; kept in the run's folder")
+          .defaults_to("the weights before the first update"),
+      field(
+          "algo", "entropy_coefficient", [](E & e, size_t) -> auto& { return e.algo.entropy_coefficient; },
+          "of the entropy bonus; below 0: a penalty")
+          .between(-1e6, 1e6),
   };
 }
 

@@ -28,7 +28,12 @@ const char* const kRules = R"(
 | --- | --- |
 | `algo.correction` missing and `run.async` | asynchronous samples are off-policy: plain GRPO must be asked for by name |
 | `sampling.temperature` <= 0 | greedy decoding has no gradient |
-| `algo.group_size` 1 | every advantage compares a sample with the others of its group |
+| `algo.group_size` 1, but with advantage `reinforce` | every other advantage compares a sample with the others of its group |
+| `algo.drop_equal_groups` with advantage `reinforce` | there a group of equal rewards teaches as well as any other |
+| `algo.denominator = "renormalized"` with reduction `constant` | that reduction counts no tokens |
+| advantage `maxrl` with `algo.kl = "k1"` or `algo.overlong = "penalty"` | it divides by the mean reward, which these can make negative |
+| `algo.overlong_tokens` above `sampling.max_tokens` | a penalty cannot begin before the reply |
+| `algo.kl` without `algo.kl_coefficient`, or that or `algo.reference` without `algo.kl` | one has no effect without the other |
 | `algo.minibatches` above `algo.prompts` | groups are never split |
 | `sampling.record` other than `auto` with `top_p` < 1 or `top_k` > 0 | the trainer must replay the candidate set, so that is what is recorded, for every correction |
 | `sampling.record` less than the correction needs | `sc` and `sc+mis` need more than the drawn token's probability |

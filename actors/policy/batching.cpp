@@ -4,6 +4,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "algos/sample_selection.h"
+
 namespace motley::actors {
 
 std::optional<uint64_t> oldest_version(const TrajectoryGroup& group) {
@@ -32,11 +34,11 @@ void GroupCollector::add(TrajectoryPtr trajectory) {
   partial_.erase(id);
 }
 
-std::vector<TrajectoryGroup> GroupCollector::drop_stale(uint64_t version, int64_t max_staleness) {
+template <class Unwanted>
+std::vector<TrajectoryGroup> GroupCollector::drop_if(const Unwanted& unwanted) {
   std::vector<TrajectoryGroup> dropped;
   for (auto it = complete_.begin(); it != complete_.end();) {
-    const auto oldest = oldest_version(it->second);
-    if (oldest && *oldest + static_cast<uint64_t>(max_staleness) < version) {
+    if (unwanted(it->second)) {
       dropped.push_back(std::move(it->second));
       it = complete_.erase(it);
     } else {
@@ -44,6 +46,21 @@ std::vector<TrajectoryGroup> GroupCollector::drop_stale(uint64_t version, int64_
     }
   }
   return dropped;
+}
+
+std::vector<TrajectoryGroup> GroupCollector::drop_stale(uint64_t version, int64_t max_staleness) {
+  return drop_if([&](const TrajectoryGroup& group) {
+    const auto oldest = oldest_version(group);
+    return oldest && *oldest + static_cast<uint64_t>(max_staleness) < version;
+  });
+}
+
+std::vector<TrajectoryGroup> GroupCollector::drop_equal() {
+  return drop_if([](const TrajectoryGroup& group) {
+    std::vector<const algos::Trajectory*> samples;
+    for (const TrajectoryPtr& sample : group.samples) samples.push_back(sample.get());
+    return algos::equal_rewards(samples);
+  });
 }
 
 std::vector<TrajectoryGroup> GroupCollector::take(int64_t count) {

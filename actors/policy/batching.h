@@ -31,6 +31,8 @@ class GroupCollector {
   int64_t complete() const { return static_cast<int64_t>(complete_.size()); }
   /// Removes and gives the complete groups that are more than `max_staleness` versions behind `version`.
   std::vector<TrajectoryGroup> drop_stale(uint64_t version, int64_t max_staleness);
+  /// Removes and gives the complete groups that cannot teach what compares their samples (algos::equal_rewards).
+  std::vector<TrajectoryGroup> drop_equal();
   /// Removes and gives the first `count` complete groups; count <= complete().
   std::vector<TrajectoryGroup> take(int64_t count);
 
@@ -42,6 +44,8 @@ class GroupCollector {
     TrajectoryGroup group;
     int64_t present = 0;
   };
+  template <class Unwanted>
+  std::vector<TrajectoryGroup> drop_if(const Unwanted& unwanted);
   std::map<uint64_t, Partial> partial_;           // by group id
   std::map<uint64_t, TrajectoryGroup> complete_;  // by group id, or by order of completion
 };

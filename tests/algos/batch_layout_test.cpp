@@ -131,14 +131,52 @@ TEST_CASE("failed samples, samples that disagree and samples with NaN are left o
   batch[4].records.log_q[0] = -HUGE_VALF;
   batch[5].records.id_log_q[0] = std::nanf("");
   batch[6].records.id_log_q[0] = -HUGE_VALF;  // a listed id of probability 0 is a fact
-  const SampleSelection s = select_samples(batch, kVocabulary, 32, "dr_grpo");
+  SampleSelection s = select_samples(batch, kVocabulary, 32);
+  std::vector<double> rewards;
+  for (const Trajectory& t : batch) rewards.push_back(t.reward);
+  set_advantages(s, "dr_grpo", rewards, 0.0);
   CHECK(s.kept == std::vector<size_t>{3, 6, 7});
   CHECK(s.failed == 2);
   CHECK(s.dropped_nan == 3);
   CHECK(s.groups == std::vector<std::vector<size_t>>{{3}, {6, 7}});
   CHECK(s.zero_groups == 1);  // the group that has one sample left trains on nothing
   CHECK(s.advantage == std::vector<double>{0, 0, 0, 0, 0, 0, -0.5, 0.5});
-  CHECK(select_samples(batch, kVocabulary, 5, "dr_grpo").failed == 8);  // longer than the model can hold
+  CHECK(select_samples(batch, kVocabulary, 5).failed == 8);  // longer than the model can hold
+}
+
+TEST_CASE("a dead group is one of equal task rewards, whatever is added to them") {
+  std::vector<Trajectory> group(3, episode());
+  const auto dead = [&] {
+    std::vector<const Trajectory*> samples;
+    for (const Trajectory& t : group) samples.push_back(&t);
+    return equal_rewards(samples);
+  };
+  for (Trajectory& t : group) t.reward = 0.7;
+  group[0].reward_parts = {{"format", 1.0}};  // parts, length and ends are not what is compared
+  group[1].truncated = true;
+  group[2].records.tokens.clear();
+  CHECK(dead());
+  group[1].reward = 0.8;
+  CHECK(!dead());
+  group[1].failure = "no reward";  // then it says nothing
+  CHECK(dead());
+  group[0].failure = "no reward";  // one alone has nothing to be compared with
+  CHECK(dead());
+  group[2].failure = "no reward";
+  CHECK(dead());
+  CHECK(equal_rewards({}));
+}
+
+TEST_CASE("a filtered sample stays in its group's comparison") {
+  std::vector<Trajectory> batch(4, episode());
+  for (Trajectory& t : batch) t.group = 1;
+  batch[2].truncated = true;
+  SampleSelection s = select_samples(batch, kVocabulary, 32);
+  set_advantages(s, "dr_grpo", std::vector<double>{1.0, 0.0, 0.0, 0.0}, 0.0);
+  filter_truncated(s, batch);
+  CHECK(s.advantage == std::vector<double>{0.75, -0.25, 0.0, -0.25});
+  CHECK(s.filtered == std::vector<uint8_t>{0, 0, 1, 0});
+  CHECK(s.kept.size() == 4);
 }
 
 }  // namespace

@@ -175,6 +175,19 @@ TEST_CASE("what several keys make impossible is refused with its reason") {
       {kBase + group + "max_sequences = 8\n", "x.toml:6:17", {"hold 8 sequences", "run.concurrency is 512"}},
       {kBase + "[run]\nconcurrency = 100\n", "x.toml:5:15", {"below one batch", "at least 256"}},
       {in_section("algo", "minibatches = 40"), "x.toml:6:15", {"groups are never split"}},
+      {in_section("algo", "drop_equal_groups = true\nadvantage = \"reinforce\""), "x.toml:6:21", {"teaches as well"}},
+      {in_section("algo", "denominator = \"renormalized\"\nreduction = \"constant\""),
+       "x.toml:6:15",
+       {"counts no tokens"}},
+      {in_section("algo", "advantage = \"maxrl\"\noverlong = \"penalty\""), "x.toml:7:12", {"negative"}},
+      {in_section("algo", "advantage = \"maxrl\"\nkl = \"k1\"\nkl_coefficient = 0.1"), "x.toml:7:6", {"negative"}},
+      {in_section("algo", "overlong = \"penalty\"\noverlong_tokens = 33"), "x.toml:7:19", {"33 of 32"}},
+      {in_section("algo", "kl = \"k2\""), "x.toml:6:6", {"coefficient of 0"}},
+      {in_section("algo", "kl_coefficient = 0.1"), "x.toml:6:18", {"without a KL term"}},
+      {in_section("algo", "reference = \"nowhere\""), "x.toml:6:13", {"without a KL term"}},
+      {in_section("algo", "kl = \"k2\"\nkl_coefficient = 0.1\nreference = \"nowhere\""),
+       "x.toml:8:13",
+       {"nowhere: no checkpoint there"}},
       {in_section("eval", "samples = 2"), "x.toml:5:11", {"pass@4 of 2 samples"}},
       {in_section("sampling", "record = \"sampled\"\ntop_p = 0.9"), "x.toml:5:10", {"candidate set", "\"auto\""}},
       {in_section("sampling", "record = \"full\"\ntop_k = 9"), "x.toml:5:10", {"candidate set"}},
@@ -198,6 +211,14 @@ TEST_CASE("what several keys make impossible is refused with its reason") {
       {"algo.correction = \"mis\"\nalgo.parameters.low = 9.0\n" + kTask, "x.toml:2:6", {}},
   };
   for (const Broken& broken : table) require_refused(broken);
+}
+
+TEST_CASE("a group of one is allowed where nothing is compared, and the penalty's buffer follows the reply") {
+  const Experiment e =
+      load("sampling.max_tokens = 20\n" + in_section("algo", "group_size = 1\nadvantage = \"reinforce\""));
+  CHECK(e.algo.group_size == 1);
+  CHECK(e.algo.overlong_tokens == 4);
+  CHECK(e.learner_config().overlong_tokens == 4);
 }
 
 TEST_CASE("lock-step needs neither a named correction nor slots for run.concurrency") {
