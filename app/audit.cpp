@@ -97,17 +97,22 @@ class LevelMeans {
   }
   void add(const Problem& problem, const AuditOptions& options) {
     const Enumeration all(problem);
+    if (!has_gradient(all)) {
+      ++level_.left_out;
+      return;
+    }
     distances_.push_back(distance(all));
     level_.truncated = level_.truncated || problem.truncated();
     for (size_t i = 0; i < rules_.size(); ++i) {
-      try {
-        found_[i].push_back(audit(all, *rules_[i].correction, options));
-      } catch (const std::invalid_argument& error) {
-        throw std::invalid_argument(rules_[i].name + ": " + error.what());
-      }
+      found_[i].push_back(audit(all, *rules_[i].correction, options));
     }
   }
   AuditLevel finished() {
+    if (distances_.empty()) {
+      throw std::invalid_argument((level_.mismatch.empty() ? "" : level_.mismatch + ": ") +
+                                  "the exact gradient is 0 (are all rewards within reach equal?), so that nothing is "
+                                  "relative to it");
+    }
     const auto count = static_cast<double>(distances_.size());
     for (const Distance& d : distances_) {
       for (double Distance::*member : {&Distance::kl, &Distance::kl_reverse, &Distance::outside,

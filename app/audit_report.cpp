@@ -53,6 +53,7 @@ std::string distance_text(const AuditLevel& level) {
                                  digits(d.kl), digits(d.kl_reverse), digits(100.0 * d.outside), digits(d.max_ratio));
   text += fmt::format(", sequence ESS {}", digits(d.effective_samples));
   if (level.truncated) text += fmt::format(", trainer's mass on the candidates {}", digits(d.candidate_mass));
+  if (level.left_out) text += fmt::format("; {} problems without a gradient are left out", level.left_out);
   return text;
 }
 
@@ -135,6 +136,7 @@ nlohmann::json audit_json(const AuditReport& report) {
                       {"max_ratio", d.max_ratio},
                       {"candidate_mass", d.candidate_mass},
                       {"effective_samples", d.effective_samples},
+                      {"left_out", level.left_out},
                       {"corrections", std::move(rows)}});
   }
   return {{"policy", report.policy}, {"problems", report.problems}, {"batch", report.batch}, {"levels", levels}};

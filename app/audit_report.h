@@ -18,6 +18,7 @@ struct AuditLevel {
   std::string mismatch;  // empty: of a problem from a file
   algos::audit::Distance distance;
   bool truncated = false;
+  int64_t left_out = 0;  // problems whose exact gradient is 0
   std::vector<AuditRow> rows;
 };
 struct AuditReport {

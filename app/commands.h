@@ -60,7 +60,7 @@ struct AuditArguments {
   std::optional<int64_t> vocabulary, length, record_top_k, steps_since_old, problems;
   std::optional<double> baseline;
   bool no_end = false;
-  int64_t batch = 128, sampled_batches = 2000;
+  int64_t batch = 128, sampled_batches = 400;
   uint64_t seed = 0;
   std::string plot;
   bool print_problem = false, json = false, table = false;

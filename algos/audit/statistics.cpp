@@ -236,6 +236,11 @@ double rounding_of_gradient(const Enumeration& all) {
 
 }  // namespace
 
+bool has_gradient(const Enumeration& all) {
+  const std::vector<double> gradient = all.exact_gradient();
+  return inner(all.problem(), gradient, gradient) > rounding_of_gradient(all);
+}
+
 Figures audit(const Enumeration& all, const Correction& correction, const AuditOptions& options) {
   if (options.batch < 1) throw std::invalid_argument("a batch needs at least one sequence");
   if (options.sampled_batches < 2 * kBlocks) {
@@ -243,7 +248,7 @@ Figures audit(const Enumeration& all, const Correction& correction, const AuditO
   }
   Exact exact{all.exact_gradient(), all.exact_gradient_whole()};
   exact.norm = inner(all.problem(), exact.gradient, exact.gradient);
-  if (!(exact.norm > rounding_of_gradient(all))) {
+  if (!has_gradient(all)) {
     throw std::invalid_argument("the exact gradient is 0 (rewards that are all equal?), so nothing is relative to it");
   }
   const auto exactly = [&](auto&& sums_of, double batch) {

@@ -47,12 +47,16 @@ inline constexpr std::array<FigureName, 8> kFigures{{{"bias", &Figures::bias},
                                                      {"masked", &Figures::masked}}};
 
 struct AuditOptions {
-  int64_t batch = 128;             // sequences, >= 1
-  int64_t sampled_batches = 2000;  // of a batch-scope rule that is not enumerated, >= kBlocks
-  uint64_t seed = 0;               // of their draws
+  int64_t batch = 128;            // sequences, >= 1
+  int64_t sampled_batches = 400;  // of a batch-scope rule that is not enumerated, >= kBlocks
+  uint64_t seed = 0;              // of their draws
 };
 inline constexpr int64_t kBlocks = 20;
 inline constexpr size_t kMostPairs = 64;  // sequences of which every pair is enumerated
+
+/// False where the exact gradient is 0 up to rounding (every reward within reach is the same): nothing is relative to
+/// it.
+bool has_gradient(const Enumeration& all);
 
 /// Throws std::invalid_argument for options outside their ranges and for a problem whose exact gradient is 0.
 Figures audit(const Enumeration& all, const Correction& correction, const AuditOptions& options);
