@@ -18,9 +18,8 @@ bool due(int64_t every, uint64_t update) { return every > 0 && update % static_c
 }  // namespace
 
 Probes::Probes(const Experiment& experiment, const TransformerConfig& model, Parameters& masters)
-    : options_(experiment.probe),
-      micro_batch_tokens_(experiment.learner_config().micro_batch_tokens),
-      pass_(model, experiment.trainer_profile(), false) {
+    : options_(experiment.probe), micro_batch_tokens_(experiment.learner_config().micro_batch_tokens) {
+  if (options_.staleness_every > 0) pass_.emplace(model, experiment.trainer_profile(), false);
   if (options_.drift_every > 0) drift_.emplace(model, masters, experiment.learner_config(), rules_of(experiment));
 }
 
@@ -28,11 +27,11 @@ algos::Metrics Probes::measure(uint64_t update, const std::vector<algos::Traject
                                const algos::WeightsOfVersion& weights) {
   const auto start = std::chrono::steady_clock::now();
   algos::Metrics metrics;
-  if (due(options_.staleness_every, update)) {
-    const TransformerConfig& model = pass_.model();
+  if (pass_ && due(options_.staleness_every, update)) {
+    const TransformerConfig& model = pass_->model();
     const std::vector<size_t> samples =
         algos::probe_samples(batch, options_.staleness_samples, model.vocabulary, model.max_positions);
-    metrics = algos::staleness_probe(pass_, batch, samples, weights, micro_batch_tokens_);
+    metrics = algos::staleness_probe(*pass_, batch, samples, weights, micro_batch_tokens_);
   }
   if (drift_ && due(options_.drift_every, update)) metrics.merge(drift_->measure(batch, options_.drift_samples));
   if (!metrics.empty())

@@ -21,7 +21,7 @@ class Probes {
  private:
   ProbeOptions options_;
   int64_t micro_batch_tokens_;
-  algos::TrainerPass pass_;
+  std::optional<algos::TrainerPass> pass_;  // of the staleness probe, where it is on
   std::optional<algos::DriftProbe> drift_;
 };
 
