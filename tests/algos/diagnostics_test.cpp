@@ -173,9 +173,13 @@ TEST_CASE("parts add up to the same bits in every split and order") {
     total.write(metrics, "");
     return metrics;
   };
-  const Metrics whole = summed(1, false);
+  Diagnostics together;
+  for (const TokenScore& token : tokens) together.add(token, kBand);
+  together.close_sample();
+  Metrics whole;
+  together.write(whole, "");
   CHECK(whole.size() == 22);
-  for (const size_t parts : {2u, 3u, 16u, 240u}) {
+  for (const size_t parts : {1u, 2u, 3u, 16u, 240u}) {
     CAPTURE(parts);
     CHECK(summed(parts, false) == whole);
     CHECK(summed(parts, true) == whole);

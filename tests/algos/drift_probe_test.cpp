@@ -120,6 +120,8 @@ TEST_CASE("prompts are dealt into two halves until there are samples enough") {
   CHECK(probe.measure(batch, {"grpo"}, 64) == four);
   for (size_t i = 32; i < batch.size(); ++i) batch[i].tokens[0] = 1;
   for (size_t i = 32; i < 64; ++i) batch[i].failure = "";
+  // Prompts 0 and 1 are equal, and 2 and 3: dealt in turn they give equal halves.
+  CHECK(std::abs(probe.measure(batch, {"grpo"}, 64).at("drift/grpo/noise")) < 1e-12);
   CHECK(probe.measure(batch, {"grpo"}, 1) == probe.measure({batch.begin(), batch.begin() + 32}, {"grpo"}));
   CHECK(probe.measure(batch, {"grpo"}, 33) != probe.measure(batch, {"grpo"}, 32));
   CHECK(probe.measure({batch.begin(), batch.begin() + 16}, {"grpo"}).empty());
