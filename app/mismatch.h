@@ -17,7 +17,9 @@ struct MismatchReport {
   std::vector<algos::mismatch::Measurement> measurements;  // at least one
 };
 
-/// A section for each sampler, and, for several, one table of them all.
+/// Everything about one measurement, as tables.
+std::string mismatch_section(const algos::mismatch::Measurement& measurement);
+/// The section of a single sampler; for several, tables with all of them side by side.
 std::string mismatch_text(const MismatchReport& report);
 nlohmann::json mismatch_json(const MismatchReport& report);
 /// One self-contained HTML page.

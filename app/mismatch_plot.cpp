@@ -59,7 +59,7 @@ std::string difference_chart(const Histogram& histogram) {
 }  // namespace
 
 std::string mismatch_page(const MismatchReport& report) {
-  std::string page = "<div class=charts>";
+  std::string page = "<pre>" + escape_html(mismatch_text(report)) + "</pre><div class=charts>";
   page += position_chart("KL(q||p) per token by position", report, [](const Bin& bin) { return bin.kl; });
   page += position_chart("log q - log p by position", report, [](const Bin& bin) { return bin.gap; });
   page += "</div>";
@@ -69,9 +69,8 @@ std::string mismatch_page(const MismatchReport& report) {
     if (m.by_layer) page += attribution_chart("KL(q||p) of layers switched alone", *m.by_layer);
     page += bin_chart("KL(q||p) by the trainer's largest probability", m.summary.by_top1, false);
     page += bin_chart("KL(q||p) per token by the response's length", m.summary.by_length, true);
-    page += difference_chart(m.summary.histogram) + "</div>";
+    page += difference_chart(m.summary.histogram) + "</div><pre>" + escape_html(mismatch_section(m)) + "</pre>";
   }
-  page += "<h2>Tables</h2><pre>" + escape_html(mismatch_text(report)) + "</pre>";
   return html_page("mismatch: " + report.model, page);
 }
 

@@ -1,7 +1,9 @@
 // The tables of motley mismatch.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "app/mismatch.h"
 
@@ -97,7 +99,9 @@ std::string pairs_table(const Attribution& by_operation, const std::vector<std::
   return text;
 }
 
-std::string section(const Measurement& m) {
+}  // namespace
+
+std::string mismatch_section(const Measurement& m) {
   std::string text = fmt::format("{}\nsampler q: {}\ntrainer p: {}\n{} responses, {} tokens\n\n", mismatch_title(m),
                                  describe(m.sampler), describe(m.trainer), with_commas(m.summary.responses),
                                  with_commas(m.summary.tokens));
@@ -109,6 +113,8 @@ std::string section(const Measurement& m) {
   text += "\n" + bins_table("response's length", m.summary.by_length, true);
   return text + "\n" + bins_table("largest p", m.summary.by_top1, false);
 }
+
+namespace {
 
 std::string comparison(const std::vector<Measurement>& measurements) {
   const double first = measurements.front().summary.kl_qp.value;
@@ -124,18 +130,66 @@ std::string comparison(const std::vector<Measurement>& measurements) {
   return text;
 }
 
+/// Shares of each sampler's whole: alone, and added in the order of the pass.
+std::string attributions_side_by_side(const std::vector<Measurement>& measurements) {
+  std::string text = fmt::format("{:<18}", "alone, added");
+  for (const Measurement& m : measurements) text += fmt::format("{:>20}", m.sampler.name);
+  text += '\n';
+  const auto row = [&](const std::string& name, auto alone, auto added) {
+    text += fmt::format("{:<18}", name);
+    for (const Measurement& m : measurements) text += fmt::format("{:>11}{:>9}", alone(m), added(m));
+    text += '\n';
+  };
+  for (size_t i = 0; i < kOperations; ++i) {
+    const auto unit = [i](const Measurement& m) { return m.by_operation->units[i]; };
+    row(
+        measurements.front().by_operation->units[i].name,
+        [&](const Measurement& m) { return unit(m).differs ? share_of(unit(m).alone, m.by_operation->whole) : "same"; },
+        [&](const Measurement& m) { return unit(m).differs ? share_of(unit(m).added, m.by_operation->whole) : "-"; });
+  }
+  const auto nothing = [](const Measurement&) { return std::string(); };
+  row(
+      "sum", [](const Measurement& m) { return share_of(m.by_operation->alone_sum, m.by_operation->whole); },
+      [](const Measurement& m) { return share_of(m.by_operation->whole, m.by_operation->whole); });
+  row(
+      "interaction",
+      [](const Measurement& m) { return share_of(m.by_operation->interaction(), m.by_operation->whole); }, nothing);
+  row(
+      "whole, KL(q||p)", [](const Measurement& m) { return number(m.by_operation->whole); }, nothing);
+  return text;
+}
+
+/// KL(q||p) of each sampler by the trainer's largest probability, and the share of its whole.
+std::string peakedness_side_by_side(const std::vector<Measurement>& measurements) {
+  std::string text = fmt::format("{:<18}", "largest p");
+  for (const Measurement& m : measurements) text += fmt::format("{:>20}", m.sampler.name);
+  text += '\n';
+  std::map<double, double> ranges;  // that any sampler has tokens in
+  for (const Measurement& m : measurements)
+    for (const Bin& bin : m.summary.by_top1) ranges[bin.low] = bin.high;
+  for (const auto& [low, high] : ranges) {
+    text += fmt::format("{:<18}", fmt::format("{:g}-{:g}", low, high));
+    for (const Measurement& m : measurements) {
+      const std::vector<Bin>& bins = m.summary.by_top1;
+      const auto bin = std::find_if(bins.begin(), bins.end(), [&](const Bin& b) { return b.low == low; });
+      text += bin == bins.end() ? fmt::format("{:>20}", "-")
+                                : fmt::format("{:>11}{:>9}", number(bin->kl), percent(bin->share));
+    }
+    text += '\n';
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string mismatch_text(const MismatchReport& report) {
   std::string text = fmt::format("{}: {} {}, at most {} tokens, temperature {:g}, seed {}\n\n", report.model,
                                  with_commas(report.prompt_count), report.prompts, report.drawing.length,
                                  report.drawing.temperature, report.drawing.seed);
-  if (report.measurements.size() > 1) text += comparison(report.measurements) + "\n";
-  for (const Measurement& measurement : report.measurements) {
-    if (&measurement != &report.measurements.front()) text += "\n";
-    text += section(measurement);
-  }
-  return text;
+  if (report.measurements.size() == 1) return text + mismatch_section(report.measurements.front());
+  text += comparison(report.measurements) + "\n";
+  if (report.measurements.front().by_operation) text += attributions_side_by_side(report.measurements) + "\n";
+  return text + peakedness_side_by_side(report.measurements);
 }
 
 }  // namespace motley::app

@@ -1,6 +1,7 @@
 // motley mismatch: what it reports of a small run, and what it refuses.
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
+#include <regex>
 
 #include "tests/app/binary.h"
 
@@ -110,6 +111,11 @@ TEST_CASE("mismatch: several samplers in one table, the seed decides every byte"
   other.insert(other.end(), {"--seed", "1"});
   CHECK(run.result(other) != result);
   CHECK(has(run.mismatch(both).out, "first/this"));
+  const Ended side_by_side = run.mismatch({"--sampler", "bf16,h100-fp8", "--trainer", "bf16", "--responses", "8"});
+  const size_t kv = side_by_side.out.find("kv cache");
+  REQUIRE(kv != std::string::npos);
+  // bf16 against itself differs nowhere, h100-fp8 in the format of its cache.
+  CHECK(std::regex_search(side_by_side.out.substr(kv, 70), std::regex("^kv cache +same +- +[0-9.]+ % +-?[0-9.]+ %\n")));
 }
 
 TEST_CASE("mismatch: prompts of a file, the full length on request, another order of summation") {
