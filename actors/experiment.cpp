@@ -20,8 +20,16 @@ kernels::NumericProfile Experiment::group_profile(const SamplerGroupOptions& gro
   return group.profile == "trainer" ? trainer_profile() : profile_named(group.profile);
 }
 
+algos::CorrectionParameters Experiment::correction_parameters() const {
+  algos::CorrectionParameters parameters = algo.parameters;
+  for (const SamplerGroupOptions& group : samplers) {
+    for (const auto& [name, value] : group.parameters) parameters[name + "@" + group.name] = value;
+  }
+  return parameters;
+}
+
 RecordKind Experiment::needed_records() const {
-  RecordKind needed = algos::make_correction(algo.correction, algo.parameters)->needs();
+  RecordKind needed = algos::make_correction(algo.correction, correction_parameters())->needs();
   if (probe.drift_every > 0)
     for (const std::string& name : probe.drift) needed = std::max(needed, algos::make_correction(name)->needs());
   return needed;
@@ -47,7 +55,7 @@ algos::LearnerConfig Experiment::learner_config() const {
   const int64_t steps_per_update = algo.minibatches * algo.epochs;
   algos::LearnerConfig config;
   config.correction = algo.correction;
-  config.correction_parameters = algo.parameters;
+  config.correction_parameters = correction_parameters();
   config.advantage = algo.advantage;
   config.baseline_decay = algo.baseline_decay;
   config.reduction = algo.reduction;

@@ -51,8 +51,9 @@ struct SamplingOptions {
   int64_t record_top_k = 128;
 };
 struct AlgoOptions {
+  std::string recipe;                      // whose defaults were taken; empty: none
   std::string correction;                  // must be named when the run is asynchronous; else "grpo"
-  algos::CorrectionParameters parameters;  // e.g. mis: low, high
+  algos::CorrectionParameters parameters;  // all of the correction's, e.g. mis.low, mis.high
   std::string advantage = "dr_grpo";
   double baseline_decay = 0.9;  // advantage "reinforce": of the moving baseline, per batch
   std::string reduction = "token_mean";
@@ -82,7 +83,8 @@ struct TrainerOptions {
 };
 struct SamplerGroupOptions {
   std::string name;
-  std::string profile = "trainer";  // a preset, or "trainer"
+  algos::CorrectionParameters parameters;  // of the correction, where this group's differ
+  std::string profile = "trainer";         // a preset, or "trainer"
   int64_t replicas = 1;
   double price_per_hour = 0.0;
   std::optional<double> capacity;                        // fixed share
@@ -128,6 +130,8 @@ struct Experiment {
   /// The numeric profile of the trainer, and of a group ("trainer" resolved).
   kernels::NumericProfile trainer_profile() const;
   kernels::NumericProfile group_profile(const SamplerGroupOptions& group) const;
+  /// Of the correction: the common ones and those of single groups ("mis.high@h100").
+  algos::CorrectionParameters correction_parameters() const;
   /// What the correction asks for, and those of a drift probe.
   RecordKind needed_records() const;
   /// What is recorded per token, from sampling.record and the correction's needs.

@@ -1,4 +1,5 @@
 // Off-policy corrections: from log-probabilities, records and advantages to cotangents on selected log-probabilities.
+// A correction is a sum of named pieces: at most one ratio rule, any number of sequence filters, optionally centering.
 //
 // Notation (shared by every file in algos/corrections/): q is the probability that the sampler recorded when it drew,
 // p the trainer's under current weights on the same support and temperature, r = p / q, A the advantage. The gradient
@@ -6,8 +7,11 @@
 // by the reduction's factor. Everything here is detached: gradients flow only through the head's log p.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <span>
@@ -45,6 +49,7 @@ struct CorrectionBatch {
   std::span<const int64_t> staleness;  // [tokens] weight versions between the token's drawing and the start of the
                                        // batch, >= 0; empty: all 0
   int64_t steps_since_old = 0;         // optimizer steps since the start of the batch; 0 on the first
+  int64_t steps_per_batch = 1;         // optimizer steps that the batch is given: those of one weight version
   size_t tokens() const { return sampled.size(); }
 };
 
@@ -62,9 +67,11 @@ struct Coefficients {
 /// value.
 inline constexpr double kLogRatioBound = 20.0;
 
+inline double bounded_exp(double log_ratio) { return std::exp(std::clamp(log_ratio, -kLogRatioBound, kLogRatioBound)); }
+
 /// A number, or one of the texts that a parameter allows.
 using ParameterValue = std::variant<double, std::string>;
-/// By name.
+/// By name, which starts with the piece's: "mis.low". For one sampler group alone: "mis.low@GROUP".
 using CorrectionParameters = std::map<std::string, ParameterValue>;
 /// Of a parameter that is known to be a number, or a text.
 inline double number(const CorrectionParameters& parameters, const std::string& name) {
@@ -81,7 +88,9 @@ class Correction {
   virtual bool needs_old_log_probs() const { return false; }
   /// The least that must be recorded per token.
   virtual RecordKind needs() const { return RecordKind::sampled; }
-  /// True if it reads the sampler's probability: false only for plain GRPO.
+  /// True if it clips p / pi_old, which is 1 on the first optimizer step of a batch: with one step it never acts.
+  virtual bool clips_against_old() const { return false; }
+  /// True if it reads the sampler's probability: false for plain GRPO and for clips of p / pi_old alone.
   virtual bool uses_sampler() const { return true; }
   /// Pure: no tensors, and the state is only read.
   virtual void coefficients(const CorrectionBatch& batch, Coefficients& out) const = 0;
@@ -91,21 +100,48 @@ class Correction {
   virtual void restore(const std::string& state);
 };
 
-/// One line of `motley list corrections`, and how to make it.
+class RatioRule;
+class SequenceFilter;
+class Centering;
+
+/// A parameter of a piece, named without the piece.
+struct ParameterInfo {
+  std::string name;
+  ParameterValue default_value;
+  std::string meaning;
+  double minimum = 0.0, maximum = std::numeric_limits<double>::infinity();  // of a number
+  bool above_minimum = false;                                               // the minimum itself is out
+  std::vector<std::string> texts;                                           // what a text may be
+  std::string allowed() const;  // "a number of at least 0", "one of truncate, mask"
+};
+
+/// A piece: one line of `motley list corrections`, and how to make it. Exactly one of the makers is set; they get the
+/// piece's own parameters, without its name and all within their ranges.
 struct CorrectionInfo {
+  template <class Piece>
+  using Maker = std::function<std::unique_ptr<Piece>(const CorrectionParameters&)>;
   std::string name;
   std::string summary;
   std::string formula;  // in plain text, the notation above
   std::string source;   // paper or file
-  CorrectionParameters defaults;
-  std::function<std::unique_ptr<Correction>(const CorrectionParameters&)> make;
+  std::vector<ParameterInfo> parameters;
+  Maker<RatioRule> ratio_rule;
+  Maker<SequenceFilter> filter;
+  Maker<Centering> centering;
 };
 
 /// Registers at start-up (every file of algos/corrections/ does); refuses a name that is taken.
 bool register_correction(CorrectionInfo info);
-/// By name, sorted.
+/// By name, sorted. Each is a correction on its own as well: "sc" is centering of the plain gradient.
 const std::vector<CorrectionInfo>& corrections();
-/// Throws std::invalid_argument with the allowed names (and the nearest) for an unknown name or parameter.
+/// The pieces of a sum ("sc+mis"), as written. Throws std::invalid_argument for an unknown piece (with the nearest
+/// name), one that is there twice, two ratio rules, and centering of weights that are no function of p / q per token.
+std::vector<const CorrectionInfo*> correction_pieces(std::string_view name);
+/// Every parameter of a sum with its default. Throws as correction_pieces does.
+CorrectionParameters default_parameters(std::string_view name);
+/// The parameter of a sum by its full name (without a group); null: there is none.
+const ParameterInfo* find_parameter(const std::vector<const CorrectionInfo*>& pieces, std::string_view name);
+/// Throws std::invalid_argument, also for unknown parameters and values out of range.
 std::unique_ptr<Correction> make_correction(std::string_view name, const CorrectionParameters& parameters = {});
 
 }  // namespace motley::algos

@@ -140,6 +140,7 @@ void Learner::State::compare(TrainingBatch& batch, bool move_baseline, Metrics& 
 }
 
 void Learner::State::take_steps(TrainingBatch& batch, const Samples& plan, BatchScores& scores, Metrics& metrics) {
+  batch.steps_planned = std::max<int64_t>(1, static_cast<int64_t>(plan.size()));
   const StepGradient gradient(pass, parameters, *correction, config);
   const size_t first_epoch = plan.size() / static_cast<size_t>(config.epochs);
   double loss = 0.0, norm = 0.0, taken = 0.0, clean = 0.0;

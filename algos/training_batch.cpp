@@ -61,7 +61,8 @@ CorrectionBatch CorrectionInput::view() const {
           .sampler_group = sampler_group_,
           .group_names = batch_.group_names,
           .staleness = staleness_,
-          .steps_since_old = batch_.steps_taken};
+          .steps_since_old = batch_.steps_taken,
+          .steps_per_batch = batch_.steps_planned};
 }
 
 }  // namespace motley::algos

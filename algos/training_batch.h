@@ -22,7 +22,8 @@ struct TrainingBatch {
   std::vector<std::vector<double>> log_p_old;
   /// [samples][loss tokens] the reference policy over the same support; empty where there is none.
   std::vector<std::vector<double>> log_p_reference;
-  int64_t steps_taken = 0;  // optimizer steps on this batch that changed the weights
+  int64_t steps_taken = 0;    // optimizer steps on this batch that changed the weights
+  int64_t steps_planned = 1;  // that it is given in all
 };
 
 /// The arrays of a CorrectionBatch: micro-batches joined, in the order in which they are appended.

@@ -107,14 +107,26 @@ void check_record(const Experiment& e, const KeyPositions& keys) {
   }
 }
 
+/// p / pi_old is 1 on the first optimizer step of a batch: a clip that sees no other step would do nothing, silently.
+void check_clip(const Experiment& e, const KeyPositions& keys, const algos::Correction& correction) {
+  if (e.algo.minibatches * e.algo.epochs > 1 || !correction.clips_against_old()) return;
+  throw InputError(
+      keys.of("algo.correction"),
+      fmt::format("the clip of correction '{}' can never bind: with one optimizer step per batch "
+                  "p / pi_old is 1",
+                  e.algo.correction),
+      "allowed: algo.minibatches or algo.epochs above 1; a clip on p / q (anchor = \"sampler\" of ppo-clip, "
+      "gspo, cispo); a correction without a clip on pi_old, such as tis, mis, seq-mis or token-is");
+}
+
 void check_correction(const Experiment& e, const KeyPositions& keys) {
   if (e.algo.correction.empty()) {
-    throw InputError(
-        keys.of("algo.correction"), "asynchronous sampling with no algo.correction",
-        "plain GRPO must be asked for by name: correction = \"grpo\"; allowed: " + join(correction_names(), ", "));
+    throw InputError(keys.of("algo.correction"), "asynchronous sampling with no algo.correction",
+                     "plain GRPO must be asked for by name: correction = \"grpo\"; allowed: names of `motley list "
+                     "corrections` and their sums");
   }
   try {
-    algos::make_correction(e.algo.correction, e.algo.parameters);
+    check_clip(e, keys, *algos::make_correction(e.algo.correction, e.correction_parameters()));
   } catch (const std::invalid_argument& error) {
     throw InputError(keys.of("algo.parameters"), error.what());
   }
@@ -265,7 +277,7 @@ void check_data(const Experiment& e, const KeyPositions& keys) {
 void resolve_experiment(Experiment& e, const KeyPositions& keys) {
   if (e.algo.correction.empty() && !e.run.async) {
     e.algo.correction = "grpo";
-    if (const auto* info = find_correction("grpo")) e.algo.parameters = info->defaults;
+    e.algo.parameters = algos::default_parameters("grpo");
   }
   resolve_slots(e, keys);
   if (!keys.given("algo.overlong_tokens")) e.algo.overlong_tokens = std::max<int64_t>(1, e.sampling.max_tokens / 5);

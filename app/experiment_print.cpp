@@ -27,6 +27,12 @@ void add_fields(std::vector<Line>& lines, Experiment& experiment, const std::str
   }
 }
 
+void add_parameters(std::vector<Line>& lines, const algos::CorrectionParameters& parameters, const std::string& section,
+                    const std::string& prefix, size_t index) {
+  for (const auto& [name, value] : parameters)
+    lines.push_back({section, prefix + name, parameter_to_toml(value), index});
+}
+
 void add_task_options(std::vector<Line>& lines, const TaskOptions& task, size_t index) {
   const envs::TaskInfo* info = envs::find_task(task.env);
   if (!info) return;
@@ -46,12 +52,10 @@ std::vector<Line> lines_of(Experiment experiment) {
     for (size_t i = 0; i < count; ++i) {
       add_fields(lines, experiment, section.name, i);
       if (section.name == "tasks") add_task_options(lines, experiment.tasks[i], i);
+      if (section.name == "samplers")
+        add_parameters(lines, experiment.samplers[i].parameters, "samplers", "parameters.", i);
     }
-    if (section.name == "algo") {
-      for (const auto& [name, value] : experiment.algo.parameters) {
-        lines.push_back({"algo.parameters", name, parameter_to_toml(value), 0});
-      }
-    }
+    if (section.name == "algo") add_parameters(lines, experiment.algo.parameters, "algo.parameters", "", 0);
   }
   return lines;
 }

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "app/experiment_correction.h"
+#include "app/recipes.h"
 #include "app/schema.h"
 
 namespace motley::app {
@@ -103,10 +105,10 @@ class Loader {
 
   void read_section(const Node& table, const std::string& section, const std::string& path, size_t index) {
     for (const Member& member : table.members) {
-      if (section == "algo" && member.key == "parameters") {
-        if (member.value.kind != Node::Kind::table) wrong_section(member, "a table, [algo.parameters]");
-        keys_.set("algo.parameters", member.at);
-        parameters_ = &member.value;
+      if (member.key == "parameters" && (section == "algo" || section == "samplers")) {
+        if (member.value.kind != Node::Kind::table) wrong_section(member, "a table, as in parameters.mis.low = 0.5");
+        keys_.set(path + ".parameters", member.at);
+        parameters_.emplace_back(section == "algo" ? -1 : static_cast<int64_t>(index), &member.value);
       } else if (const Field* field = find_field(section, member.key)) {
         assign(*field, member, path + "." + member.key, index);
       } else {
@@ -164,38 +166,26 @@ class Loader {
     }
   }
 
-  /// [algo.parameters] is read when the correction is known.
+  /// Parameters are read when the correction is known.
   void read_parameters() {
     AlgoOptions& algo = experiment_.algo;
-    const algos::CorrectionInfo* info = find_correction(algo.correction);
-    if (info) algo.parameters = info->defaults;
-    if (!parameters_) return;
-    if (!info) {
-      throw InputError(keys_.of("algo.parameters"), "[algo.parameters] without algo.correction",
-                       "name the correction that they belong to");
-    }
-    std::vector<std::string> names;
-    for (const auto& [name, value] : info->defaults) names.push_back(name);
-    for (const Member& member : parameters_->members) {
-      if (!info->defaults.contains(member.key)) {
-        throw InputError(member.at, fmt::format("unknown parameter '{}' of correction '{}'", member.key, info->name),
-                         names.empty() ? "it has none" : "allowed: " + join(names, ", "),
-                         nearest_name(member.key, names));
+    if (!algo.correction.empty()) algo.parameters = correction_defaults(algo.correction, keys_.of("algo.correction"));
+    for (const auto& [index, table] : parameters_) {
+      const std::string path = index < 0 ? "algo.parameters" : fmt::format("samplers.{}.parameters", index);
+      if (algo.correction.empty()) {
+        throw InputError(keys_.of(path), "parameters without algo.correction",
+                         "name the correction that they belong to");
       }
-      const std::string path = "algo.parameters." + member.key;
-      algos::ParameterValue& parameter = algo.parameters[member.key];
-      const Value value = parameter_rule(parameter).read(member.value, path);
-      if (const double* number = std::get_if<double>(&value))
-        parameter = *number;
-      else
-        parameter = std::get<std::string>(value);
-      keys_.set(path, member.value.at);
+      for (auto& [name, value] : read_correction_parameters(*table, path, algo.correction, keys_)) {
+        auto& all = index < 0 ? algo.parameters : experiment_.samplers.at(static_cast<size_t>(index)).parameters;
+        all[name] = std::move(value);
+      }
     }
   }
 
   Experiment experiment_;
   KeyPositions keys_;
-  const Node* parameters_ = nullptr;
+  std::vector<std::pair<int64_t, const Node*>> parameters_;  // of the sampler group by index; -1: the common ones
 };
 
 }  // namespace
@@ -220,6 +210,7 @@ Experiment load_experiment(const ExperimentSource& source) {
     document.members.push_back({"samplers", start, std::move(groups)});
   }
   apply_overrides(document, source);
+  apply_recipe(document);
   return Loader(document, source.file.string()).take();
 }
 

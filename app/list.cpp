@@ -5,9 +5,10 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "algos/correction.h"
 #include "app/commands.h"
 #include "app/input_error.h"
+#include "app/list_corrections.h"
+#include "app/recipes.h"
 #include "app/schema.h"
 #include "envs/environment.h"
 #include "kernels/profile.h"
@@ -19,14 +20,12 @@ struct Entry {
   std::string name, text;
 };
 
-std::vector<Entry> list_corrections() {
+std::vector<Entry> list_recipes() {
   std::vector<Entry> entries;
-  for (const algos::CorrectionInfo& info : algos::corrections()) {
-    std::vector<std::string> parameters;
-    for (const auto& [name, value] : info.defaults) parameters.push_back(name + " = " + parameter_to_toml(value));
-    std::string text = info.summary + " (" + info.source + ")";
-    if (!parameters.empty()) text += "; [algo.parameters] " + join(parameters, ", ");
-    entries.push_back({info.name, text});
+  for (const Recipe& recipe : recipes()) {
+    std::string keys;
+    for (const auto& [key, value] : recipe.keys) keys += (keys.empty() ? "" : ", ") + key + " = " + value;
+    entries.push_back({recipe.name, recipe.summary + " (" + recipe.source + "); sets " + keys});
   }
   return entries;
 }
@@ -77,11 +76,11 @@ std::vector<Entry> list_models() {
 }
 
 const std::map<std::string, std::vector<Entry> (*)()>& topics() {
-  static const std::map<std::string, std::vector<Entry> (*)()> table{{"corrections", list_corrections},
-                                                                     {"envs", list_envs},
+  static const std::map<std::string, std::vector<Entry> (*)()> table{{"envs", list_envs},
                                                                      {"formats", list_formats},
                                                                      {"models", list_models},
-                                                                     {"profiles", list_profiles}};
+                                                                     {"profiles", list_profiles},
+                                                                     {"recipes", list_recipes}};
   return table;
 }
 
@@ -89,7 +88,7 @@ const std::map<std::string, std::vector<Entry> (*)()>& topics() {
 
 const std::vector<std::string>& list_topics() {
   static const std::vector<std::string> names = [] {
-    std::vector<std::string> all;
+    std::vector<std::string> all{"corrections"};
     for (const auto& [name, function] : topics()) all.push_back(name);
     return all;
   }();
@@ -97,6 +96,7 @@ const std::vector<std::string>& list_topics() {
 }
 
 int list_command(const std::string& what, bool json) {
+  if (what == "corrections") return list_corrections(json);
   const auto topic = topics().find(what);
   if (topic == topics().end()) {
     throw InputError({"motley list"}, "there is no list of '" + what + "'", "allowed: " + join(list_topics(), ", "),

@@ -104,11 +104,29 @@ ValueKind option_kind(const Node& task, const std::string& key) {
   return ValueKind::text;
 }
 
+/// The kind of a correction's parameter ("mis", "low"); number when there is none (the loader refuses it, by name).
+ValueKind parameter_kind(const std::string& piece, const std::string& name) {
+  for (const algos::CorrectionInfo& info : algos::corrections()) {
+    const algos::ParameterInfo* parameter = algos::find_parameter({&info}, piece + "." + name);
+    if (parameter) return parameter_rule(*parameter).kind;
+  }
+  return ValueKind::number;
+}
+
 void put(Node& table, const std::string& key, ValueKind kind, const Override& set) {
   Node value =
       kind == ValueKind::text ? Node::text_value(set.value, set.where) : parse_toml_value(set.value, set.where);
   table.erase(key);
   table.members.push_back({key, set.where, std::move(value)});
+}
+
+/// `path`: what follows "parameters": a piece and its parameter (one name alone is refused by the loader).
+void put_parameter(Node& owner, const std::vector<std::string>& path, const Override& set) {
+  Node& parameters = table_of(owner, "parameters", set.where);
+  if (path.size() == 1)
+    put(parameters, path[0], ValueKind::number, set);
+  else
+    put(table_of(parameters, path[0], set.where), path[1], parameter_kind(path[0], path[1]), set);
 }
 
 void apply(Node& document, const Override& set) {
@@ -120,8 +138,10 @@ void apply(Node& document, const Override& set) {
     put(document, parts[0], field->rule.kind, set);
   } else if (parts.size() == 2 && find_field(parts[0], parts[1]) && parts[0] != "tasks" && parts[0] != "samplers") {
     put(table_of(document, parts[0], set.where), parts[1], find_field(parts[0], parts[1])->rule.kind, set);
-  } else if (parts.size() == 3 && parts[0] == "algo" && parts[1] == "parameters") {
-    put(table_of(table_of(document, "algo", set.where), "parameters", set.where), parts[2], ValueKind::number, set);
+  } else if ((parts.size() == 3 || parts.size() == 4) && parts[0] == "algo" && parts[1] == "parameters") {
+    put_parameter(table_of(document, "algo", set.where), {parts.begin() + 2, parts.end()}, set);
+  } else if ((parts.size() == 4 || parts.size() == 5) && parts[0] == "samplers" && parts[2] == "parameters") {
+    put_parameter(list_item(document, set, parts[0], parts[1]), {parts.begin() + 3, parts.end()}, set);
   } else if (parts.size() == 3 && (parts[0] == "tasks" || parts[0] == "samplers")) {
     Node& item = list_item(document, set, parts[0], parts[1]);
     const Field* field = find_field(parts[0], parts[2]);
@@ -133,14 +153,15 @@ void apply(Node& document, const Override& set) {
 
 /// Another correction than the file's has other parameters: the file's are not carried over to it.
 void drop_parameters_of_another(Node& document, const std::vector<Override>& sets) {
-  Member* algo = document.find("algo");
-  if (!algo || !algo->value.find("parameters")) return;
-  const Member* named = algo->value.find("correction");
-  for (const Override& set : sets) {
-    if (set.path == "algo.correction" && (!named || named->value.text != set.value)) {
-      algo->value.erase("parameters");
-      return;
-    }
+  const Member* algo = document.find("algo");
+  const Member* named = algo ? algo->value.find("correction") : nullptr;
+  const auto names_another = [&](const Override& set) {
+    return set.path == "algo.correction" && (!named || named->value.text != set.value);
+  };
+  if (std::none_of(sets.begin(), sets.end(), names_another)) return;
+  if (Member* section = document.find("algo")) section->value.erase("parameters");
+  if (Member* groups = document.find("samplers")) {
+    for (Node& group : groups->value.items) group.erase("parameters");
   }
 }
 

@@ -47,7 +47,8 @@ double read_number(const ValueRule& rule, const Node& node, const std::string& p
   const double value = node.kind == Node::Kind::integer ? static_cast<double>(node.integer) : node.number;
   const bool low = rule.above_minimum ? value > rule.minimum : value >= rule.minimum;
   const bool high = rule.below_maximum ? value < rule.maximum : value <= rule.maximum;
-  if (!std::isfinite(value) || !low || !high) refuse(rule, node, path);
+  const bool representable = std::isfinite(value) || rule.infinite;
+  if (!representable || !low || !high) refuse(rule, node, path);
   return value;
 }
 
@@ -248,9 +249,18 @@ std::string option_default(const envs::Option& option) {
   return option_text(option_rule(option).read(node, option.name));
 }
 
-ValueRule parameter_rule(const algos::ParameterValue& default_value) {
+ValueRule parameter_rule(const algos::ParameterInfo& parameter) {
   ValueRule rule;
-  rule.kind = std::holds_alternative<double>(default_value) ? ValueKind::number : ValueKind::text;
+  if (std::holds_alternative<std::string>(parameter.default_value)) {
+    rule.kind = ValueKind::text;
+    rule.names = [texts = parameter.texts] { return texts; };
+  } else {
+    rule.kind = ValueKind::number;
+    rule.minimum = parameter.minimum;
+    rule.maximum = parameter.maximum;
+    rule.above_minimum = parameter.above_minimum;
+    rule.infinite = true;
+  }
   return rule;
 }
 
@@ -259,11 +269,6 @@ std::string parameter_to_toml(const algos::ParameterValue& value) {
   return number ? toml_number(*number) : toml_text(std::get<std::string>(value));
 }
 
-std::vector<std::string> correction_names() {
-  std::vector<std::string> names;
-  for (const algos::CorrectionInfo& info : algos::corrections()) names.push_back(info.name);
-  return names;
-}
 std::vector<std::string> env_names() {
   std::vector<std::string> names;
   for (const envs::TaskInfo& info : envs::tasks()) names.push_back(info.name);
@@ -279,11 +284,4 @@ std::vector<std::string> group_profile_names() {
   names.push_back("trainer");
   return names;
 }
-const algos::CorrectionInfo* find_correction(const std::string& name) {
-  for (const algos::CorrectionInfo& info : algos::corrections()) {
-    if (info.name == name) return &info;
-  }
-  return nullptr;
-}
-
 }  // namespace motley::app

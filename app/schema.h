@@ -26,6 +26,7 @@ struct ValueRule {
   double minimum = -std::numeric_limits<double>::infinity();  // of a number, or of every number of a list
   double maximum = std::numeric_limits<double>::infinity();
   bool above_minimum = false, below_maximum = false;  // the bound itself is out
+  bool infinite = false;                              // +inf too, where there is no maximum
   std::function<std::vector<std::string>()> names;    // a text must be one of them; absent: any but the empty text
   std::function<bool(const std::string&)> accepts;    // a further test of a text, described by `form`
   std::string form;
@@ -74,14 +75,11 @@ ValueRule option_rule(const envs::Option& option);
 std::string option_text(const Value& value);
 /// Its default in the same form; empty: none.
 std::string option_default(const envs::Option& option);
-/// Of the kind of its default.
-ValueRule parameter_rule(const algos::ParameterValue& default_value);
+ValueRule parameter_rule(const algos::ParameterInfo& parameter);
 std::string parameter_to_toml(const algos::ParameterValue& value);
-std::vector<std::string> correction_names();
 std::vector<std::string> env_names();
 std::vector<std::string> profile_names();
 std::vector<std::string> group_profile_names();  // with "trainer"
-const algos::CorrectionInfo* find_correction(const std::string& name);
 
 /// The text of docs/experiment.md.
 std::string schema_page();

@@ -4,6 +4,7 @@
 #include "algos/advantage.h"
 #include "algos/reference_kl.h"
 #include "algos/reward_shaping.h"
+#include "app/recipes.h"
 #include "app/schema_field.h"
 
 namespace motley::app {
@@ -199,8 +200,13 @@ std::vector<Field> algo_fields() {
           "whether masked tokens count in the reduction: kept, or renormalized to those that pass")
           .one_of([] { return algos::denominator_names(); }),
       field(
-          "algo", "correction", [](E & e, size_t) -> auto& { return e.algo.correction; }, "the off-policy correction")
-          .one_of(correction_names)
+          "algo", "recipe", [](E & e, size_t) -> auto& { return e.algo.recipe; },
+          "a published method by name: gives the keys that it concerns their defaults")
+          .one_of(recipe_names)
+          .defaults_to("none"),
+      field(
+          "algo", "correction", [](E & e, size_t) -> auto& { return e.algo.correction; },
+          "the off-policy correction: a sum of names, as in \"sc+mis\"")
           .defaults_to("\"grpo\" when run.async = false; else it must be named"),
       field(
           "algo", "prompts", [](E & e, size_t) -> auto& { return e.algo.prompts; }, "groups per update")

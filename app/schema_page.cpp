@@ -1,6 +1,7 @@
 // docs/experiment.md, written from the schema; tests/app compares the file with it.
 #include <fmt/format.h>
 
+#include "app/recipes.h"
 #include "app/schema.h"
 
 namespace motley::app {
@@ -13,9 +14,9 @@ Every key of an experiment's TOML. This page is the output of `motley schema`; a
 - Strict: an unknown key, a wrong type or an impossible value stops the command with exit code 2 and one message,
   `FILE:LINE:COLUMN: error: what was found; what is allowed; did you mean 'x'?`. Nothing is created then.
 - `--set a.b=v` changes a key by its path (`trainer.lr`, `samplers.0.profile` or `samplers.NAME.profile`,
-  `tasks.0.weight` or `tasks.ENV.weight`, `algo.parameters.low`); `--seed N` is `--set seed=N`. The value is read by the key's type: text as
+  `tasks.0.weight` or `tasks.ENV.weight`, `algo.parameters.mis.low`); `--seed N` is `--set seed=N`. The value is read by the key's type: text as
   it stands, all else as TOML. The last of several wins. Naming another correction drops the file's
-  `[algo.parameters]`.
+  parameters.
 - `--dry-run` prints the resolved experiment: every key that has a value. That text resolves to itself.
 - A whole number may stand for a number; `"false"` is text, `1.0` is no integer.
 - Paths are relative to the working directory.
@@ -36,7 +37,11 @@ const char* const kRules = R"(
 | `algo.kl` without `algo.kl_coefficient`, or that or `algo.reference` without `algo.kl` | one has no effect without the other |
 | `algo.minibatches` above `algo.prompts` | groups are never split |
 | `sampling.record` other than `auto` with `top_p` < 1 or `top_k` > 0 | the trainer must replay the candidate set, so that is what is recorded, for every correction |
-| `sampling.record` less than the correction needs | `sc` and `sc+mis` need more than the drawn token's probability |
+| `sampling.record` less than the correction needs | sums with `sc` need more than the drawn token's probability |
+| two ratio rules in `algo.correction`, or a piece twice | both would weight the same tokens |
+| `sc` with a rule whose weight is no function of p / q of a token | it subtracts the weighted expectation over all ids: with weights of whole responses, or of pi_old, there is none |
+| a clip on p / pi_old with `minibatches` = `epochs` = 1 | p is pi_old then: the clip can never bind |
+| parameters of a `[[samplers]]` group with `m2po` or `ais` | these weigh the whole batch together |
 | `samplers.staleness` with `run.async` | imposed staleness is for lock-step; asynchronous runs have their own |
 | `run.concurrency` below `prompts` x `group_size` with `run.async` | no batch could ever be complete |
 | slots (`max_sequences` x `replicas`, all groups) below `run.concurrency` with `run.async` | every episode that exists has a slot |
@@ -66,7 +71,8 @@ std::string default_text(const Field& field) {
 /// Long lists of names are not repeated at every key.
 std::string allowed_text(const Field& field) {
   if (field.section == "tasks" && field.key == "env") return "`motley list envs`";
-  if (field.key == "correction") return "`motley list corrections`";
+  if (field.key == "correction") return "`motley list corrections`, joined by +";
+  if (field.key == "recipe") return "`motley list recipes`";
   if (field.key == "profiles") return "a list from `motley list profiles`";
   if (field.section == "samplers" && field.key == "profile") return "`trainer` or one of `motley list profiles`";
   return field.rule.allowed();
@@ -105,14 +111,28 @@ std::string env_tables() {
 
 std::string parameter_table() {
   std::string text =
-      "\n### `[algo.parameters]`\n\nOf the chosen correction; formulas in `docs/corrections.md`.\n\n"
-      "| correction | parameters and defaults | what it does |\n| --- | --- | --- |\n";
+      "\n### `[algo.parameters]`\n\nOf the pieces of the correction, as `mis.low = 0.5`; formulas in "
+      "`docs/corrections.md`. Numbers may differ between\nsampler groups: `parameters.mis.high = 3.0` in a "
+      "`[[samplers]]` table holds for that group alone.\n\n"
+      "| parameter | default | allowed | meaning |\n| --- | --- | --- | --- |\n";
   for (const algos::CorrectionInfo& info : algos::corrections()) {
-    std::vector<std::string> parameters;
-    for (const auto& [name, value] : info.defaults)
-      parameters.push_back("`" + name + " = " + parameter_to_toml(value) + "`");
-    text += fmt::format("| `{}` | {} | {} |\n", info.name, parameters.empty() ? "none" : join(parameters, ", "),
-                        cell(info.summary));
+    for (const algos::ParameterInfo& parameter : info.parameters) {
+      text += fmt::format("| `{}.{}` | `{}` | {} | {} |\n", info.name, parameter.name,
+                          parameter_to_toml(parameter.default_value), cell(parameter_rule(parameter).allowed()),
+                          cell(parameter.meaning));
+    }
+  }
+  return text;
+}
+
+std::string recipe_table() {
+  std::string text =
+      "\n### Recipes\n\nKeys that the file gives, or `--set`, win over the recipe's.\n\n"
+      "| `algo.recipe` | sets | source |\n| --- | --- | --- |\n";
+  for (const Recipe& recipe : recipes()) {
+    std::vector<std::string> keys;
+    for (const auto& [key, value] : recipe.keys) keys.push_back("`" + key + " = " + value + "`");
+    text += fmt::format("| `{}` | {} | {} |\n", recipe.name, cell(join(keys, ", ")), cell(recipe.source));
   }
   return text;
 }
@@ -124,7 +144,7 @@ std::string schema_page() {
   for (const SectionInfo& section : schema_sections()) {
     text += section_table(section);
     if (section.name == "tasks") text += env_tables();
-    if (section.name == "algo") text += parameter_table();
+    if (section.name == "algo") text += parameter_table() + recipe_table();
   }
   return text + kRules;
 }

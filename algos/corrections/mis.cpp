@@ -5,16 +5,11 @@
 namespace motley::algos {
 namespace {
 
-class Mis final : public Correction {
+class Mis final : public TokenRule {
  public:
   explicit Mis(const CorrectionParameters& parameters) : band_(parameters) {}
-  void coefficients(const CorrectionBatch& batch, Coefficients& out) const override {
-    for (size_t t = 0; t < batch.tokens(); ++t) {
-      const double log_ratio = drawn_log_ratio(batch, t);
-      out.masked[t] = !band_.contains(log_ratio);
-      if (out.masked[t] || batch.advantage[t] == 0.0) continue;
-      out.b[static_cast<size_t>(batch.sampled[t])] = -batch.advantage[t] * bounded_exp(log_ratio);
-    }
+  TokenWeight weight(double log_p, double log_q, double) const override {
+    return band_.contains(log_p - log_q) ? TokenWeight::ratio() : TokenWeight{};
   }
 
  private:
@@ -24,10 +19,11 @@ class Mis final : public Correction {
 const bool registered = register_correction({
     .name = "mis",
     .summary = "masked importance sampling: tokens whose ratio leaves the band give no gradient",
-    .formula = "b[y] = -A r if low <= r <= high, else 0",
+    .formula = "w = r if low <= r <= high, else 0",
     .source = "IcePop, arXiv 2510.18855",
-    .defaults = {{"low", 0.5}, {"high", 5.0}},
-    .make = [](const CorrectionParameters& parameters) { return std::make_unique<Mis>(parameters); },
+    .parameters = {{.name = "low", .default_value = 0.5, .meaning = "lower edge of the band"},
+                   {.name = "high", .default_value = 5.0, .meaning = "upper edge of the band"}},
+    .ratio_rule = [](const CorrectionParameters& parameters) { return std::make_unique<Mis>(parameters); },
 });
 
 }  // namespace

@@ -1,36 +1,37 @@
 // Truncated importance sampling: the ratio, capped.
-#include <algorithm>
-#include <stdexcept>
-
 #include "algos/corrections/ratio.h"
 
 namespace motley::algos {
 namespace {
 
-class Tis final : public Correction {
+class Tis final : public TokenRule {
  public:
-  explicit Tis(double cap) : cap_(cap) {
-    if (!(cap > 0.0)) throw std::invalid_argument("tis.cap must be above 0");
+  explicit Tis(const CorrectionParameters& parameters)
+      : low_(number(parameters, "low")),
+        cap_(number(parameters, "cap")),
+        log_low_(std::log(low_)),
+        log_cap_(std::log(cap_)) {
+    if (!(low_ < cap_)) throw std::invalid_argument("tis.low must be below tis.cap");
   }
-  void coefficients(const CorrectionBatch& batch, Coefficients& out) const override {
-    for (size_t t = 0; t < batch.tokens(); ++t) {
-      if (batch.advantage[t] == 0.0) continue;
-      const double weight = std::min(cap_, bounded_exp(drawn_log_ratio(batch, t)));
-      out.b[static_cast<size_t>(batch.sampled[t])] = -batch.advantage[t] * weight;
-    }
+  TokenWeight weight(double log_p, double log_q, double) const override {
+    const double log_ratio = log_p - log_q;
+    if (log_ratio > log_cap_) return {.value = std::min(cap_, bounded_exp(log_ratio))};
+    if (log_ratio < log_low_) return {.value = low_};
+    return TokenWeight::ratio();
   }
 
  private:
-  double cap_;
+  double low_, cap_, log_low_, log_cap_;
 };
 
 const bool registered = register_correction({
     .name = "tis",
     .summary = "truncated importance sampling: the ratio, capped",
-    .formula = "b[y] = -A min(r, cap)",
-    .source = "Yao et al. 2025; cap 2 as in verl, slime and miles",
-    .defaults = {{"cap", 2.0}},
-    .make = [](const CorrectionParameters& parameters) { return std::make_unique<Tis>(number(parameters, "cap")); },
+    .formula = "w = max(low, min(r, cap))",
+    .source = "Yao et al. 2025; cap 2 and no lower bound as in verl, slime and miles",
+    .parameters = {cap_parameter(2.0, ""),
+                   {.name = "low", .default_value = 0.0, .meaning = "smallest weight; 0: none"}},
+    .ratio_rule = [](const CorrectionParameters& parameters) { return std::make_unique<Tis>(parameters); },
 });
 
 }  // namespace

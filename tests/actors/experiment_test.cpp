@@ -8,9 +8,7 @@ namespace {
 Experiment with(const std::string& correction) {
   Experiment e;
   e.algo.correction = correction;
-  for (const auto& info : algos::corrections()) {
-    if (info.name == correction) e.algo.parameters = info.defaults;
-  }
+  e.algo.parameters = algos::default_parameters(correction);
   return e;
 }
 
@@ -59,6 +57,11 @@ TEST_CASE("the learner's configuration counts optimizer steps, not updates") {
   CHECK(config.max_tokens == 9);
   CHECK(config.seed == 7);
   CHECK(config.correction_parameters == e.algo.parameters);
+  e.samplers.resize(2);
+  e.samplers[1].name = "b";
+  e.samplers[1].parameters = {{"mis.high", 3.0}};
+  CHECK(algos::number(e.learner_config().correction_parameters, "mis.high@b") == 3.0);
+  CHECK(algos::number(e.learner_config().correction_parameters, "mis.high") == 5.0);
   CHECK(config.kv_format == e.trainer_profile().kv_cache);
   CHECK_FALSE(config.loss_scale.enabled);
   e.trainer.profile = "fp16";

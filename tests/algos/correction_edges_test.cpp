@@ -12,6 +12,9 @@ namespace {
 using Catch::Matchers::Contains;
 using reference::kInfinity;
 
+/// Registered by example_correction.cpp, the example of docs/adding-a-correction.md.
+const std::string kExample = "power-is";
+
 double drawn_b(const std::string& name, double log_p, double log_q, double advantage = 1.0) {
   return single(log_p, log_q, advantage).coefficients(*make_correction(name)).b[0];
 }
@@ -63,7 +66,7 @@ TEST_CASE("log-ratios of +-100 are bounded in the weights") {
   CHECK(drawn_b("mis", -1.0, -101.0) == 0.0);
   CHECK(drawn_b("mis", -101.0, -1.0) == 0.0);
   CHECK(drawn_b("sc+mis", -1.0, -101.0) == Approx(0.0));
-  const auto wide = make_correction("tis", {{"cap", 1e300}});
+  const auto wide = make_correction("tis", {{"tis.cap", 1e300}});
   CHECK(single(-1.0, -101.0, 1.0).coefficients(*wide).b[0] == -std::exp(kLogRatioBound));
 }
 
@@ -115,45 +118,106 @@ TEST_CASE("the registry holds exactly the files of algos/corrections") {
   for (const auto& entry : std::filesystem::directory_iterator(MOTLEY_SOURCE_DIR "/algos/corrections")) {
     if (entry.path().extension() != ".cpp") continue;
     std::string name = entry.path().stem().string();
-    std::replace(name.begin(), name.end(), '_', '+');
+    std::replace(name.begin(), name.end(), '_', '-');
     files.insert(name);
   }
   for (const CorrectionInfo& info : corrections()) {
+    if (info.name == kExample) continue;
     names.insert(info.name);
+    CAPTURE(info.name);
     CHECK(!info.summary.empty());
     CHECK(!info.formula.empty());
     CHECK(!info.source.empty());
+    CHECK(int(bool(info.ratio_rule)) + int(bool(info.filter)) + int(bool(info.centering)) == 1);
     CHECK(make_correction(info.name) != nullptr);
+    for (const ParameterInfo& parameter : info.parameters) CHECK(!parameter.meaning.empty());
   }
   CHECK(names == files);
   CHECK(std::is_sorted(corrections().begin(), corrections().end(),
                        [](const auto& a, const auto& b) { return a.name < b.name; }));
-  CHECK(names.size() == corrections().size());
+  CHECK_THROWS_AS(register_correction(corrections().front()), std::invalid_argument);
 }
 
 TEST_CASE("what each correction asks for") {
-  for (const CorrectionInfo& info : corrections()) {
-    const auto correction = make_correction(info.name);
-    CAPTURE(info.name);
-    CHECK(correction->uses_sampler() == (info.name != "grpo"));
-    CHECK(correction->needs() == (info.name.starts_with("sc") ? RecordKind::top_k : RecordKind::sampled));
-    CHECK(correction->scope() == Scope::token);
-    CHECK(!correction->needs_old_log_probs());
+  struct Needs {
+    std::string name;
+    Scope scope;
+    bool old, clips, sampler;
+    RecordKind record;
+  };
+  const auto sampled = RecordKind::sampled, top_k = RecordKind::top_k;
+  for (const Needs& n : std::vector<Needs>{{"grpo", Scope::token, false, false, false, sampled},
+                                           {"token-is", Scope::token, false, false, true, sampled},
+                                           {"tis", Scope::token, false, false, true, sampled},
+                                           {"mis", Scope::token, false, false, true, sampled},
+                                           {"seq-is", Scope::sequence, false, false, true, sampled},
+                                           {"seq-tis", Scope::sequence, false, false, true, sampled},
+                                           {"seq-mis", Scope::sequence, false, false, true, sampled},
+                                           {"pg-seq-is", Scope::sequence, false, false, true, sampled},
+                                           {"cumulative", Scope::sequence, false, false, true, sampled},
+                                           {"gspo", Scope::sequence, true, true, false, sampled},
+                                           {"cispo", Scope::token, true, true, false, sampled},
+                                           {"ppo-clip", Scope::token, true, true, false, sampled},
+                                           {"dppo-tv", Scope::token, false, false, true, sampled},
+                                           {"dppo-kl", Scope::token, false, false, true, sampled},
+                                           {"minirl", Scope::token, true, true, true, sampled},
+                                           {"m2po", Scope::batch, false, false, true, sampled},
+                                           {"ais", Scope::batch, false, false, true, sampled},
+                                           {"decoupled", Scope::token, true, true, true, sampled},
+                                           {"geo-mask", Scope::sequence, false, false, true, sampled},
+                                           {"veto", Scope::sequence, false, false, true, sampled},
+                                           {"opsm", Scope::sequence, false, false, true, sampled},
+                                           {"sc", Scope::token, false, false, true, top_k},
+                                           {"sc+mis", Scope::token, false, false, true, top_k},
+                                           {"tis+geo-mask+sc", Scope::sequence, false, false, true, top_k},
+                                           {"m2po+veto", Scope::batch, false, false, true, sampled},
+                                           {"gspo+opsm", Scope::sequence, true, true, true, sampled}}) {
+    const auto correction = make_correction(n.name);
+    CAPTURE(n.name);
+    CHECK(correction->scope() == n.scope);
+    CHECK(correction->needs_old_log_probs() == n.old);
+    CHECK(correction->clips_against_old() == n.clips);
+    CHECK(correction->uses_sampler() == n.sampler);
+    CHECK(correction->needs() == n.record);
+  }
+  const auto anchored = make_correction("ppo-clip", {{"ppo-clip.anchor", "sampler"}});
+  CHECK(!anchored->needs_old_log_probs());
+  CHECK(!anchored->clips_against_old());
+  const auto interpolated = make_correction("decoupled", {{"decoupled.proximal", "loglinear"}});
+  CHECK(!interpolated->needs_old_log_probs());
+  CHECK(interpolated->clips_against_old());
+}
+
+TEST_CASE("sums that make no sense are refused with the reason") {
+  CHECK_THROWS_WITH(make_correction("sc+mi"), Contains("\"sc+mi\": \"mi\"") && Contains("nearest: \"mis\""));
+  CHECK_THROWS_WITH(make_correction("mos"), Contains("unknown correction \"mos\"") && Contains("nearest: \"mis\""));
+  CHECK_THROWS_WITH(make_correction("tis+mis"), Contains("two ratio rules, tis and mis"));
+  CHECK_THROWS_WITH(make_correction("veto+mis+veto"), Contains("names veto twice"));
+  for (const char* sum : {"sc+seq-is", "gspo+sc", "sc+ppo-clip", "sc+cispo", "sc+minirl", "sc+m2po", "sc+ais",
+                          "sc+decoupled", "sc+seq-tis", "sc+seq-mis", "sc+pg-seq-is", "sc+cumulative"}) {
+    CHECK_THROWS_WITH(make_correction(sum), Contains("allowed with it: dppo-kl, dppo-tv, grpo, mis, "));
+  }
+  for (const char* broken : {"", "+", "sc+", "+sc", "sc++mis", "sc + mis"}) {
+    CHECK_THROWS_AS(make_correction(broken), std::invalid_argument);
   }
 }
 
-TEST_CASE("names that are unknown, taken or given impossible values are refused") {
-  CHECK_THROWS_WITH(make_correction("sc+mi"), Contains("allowed: grpo, mis, sc, sc+mis, tis") &&
-                                                  Contains("nearest: \"sc+mis\"") && Contains("\"sc+mi\""));
-  CHECK_THROWS_WITH(make_correction("mis", {{"hihg", 3.0}}), Contains("hihg") && Contains("nearest: \"high\""));
-  CHECK_THROWS_WITH(make_correction("grpo", {{"low", 0.5}}), Contains("allowed: none"));
-  CHECK_THROWS_AS(make_correction("mis", {{"low", 5.0}}), std::invalid_argument);
-  CHECK_THROWS_AS(make_correction("mis", {{"low", -1.0}}), std::invalid_argument);
-  CHECK_THROWS_AS(make_correction("mis", {{"high", std::nan("")}}), std::invalid_argument);
-  CHECK_THROWS_AS(make_correction("tis", {{"cap", 0.0}}), std::invalid_argument);
-  CorrectionInfo taken = corrections().front();
-  CHECK_THROWS_AS(register_correction(taken), std::invalid_argument);
-  CHECK_NOTHROW(make_correction("mis", {{"low", 0.0}, {"high", kInfinity}}));
+TEST_CASE("parameters that are unknown or impossible are refused") {
+  CHECK_THROWS_WITH(make_correction("mis", {{"mis.hihg", 3.0}}),
+                    Contains("mis.hihg") && Contains("nearest: \"mis.high\""));
+  CHECK_THROWS_WITH(make_correction("mis", {{"high", 3.0}}), Contains("allowed: mis.high, mis.low"));
+  CHECK_THROWS_WITH(make_correction("grpo", {{"mis.low", 0.5}}), Contains("allowed: none"));
+  CHECK_THROWS_WITH(make_correction("mis", {{"mis.low", 5.0}}), Contains("parameters of mis") && Contains("below"));
+  CHECK_THROWS_WITH(make_correction("mis", {{"mis.low", -1.0}}), Contains("at least 0"));
+  CHECK_THROWS_WITH(make_correction("mis", {{"mis.high", std::nan("")}}), Contains("not a number"));
+  CHECK_THROWS_WITH(make_correction("mis", {{"mis.high", "much"}}), Contains("mis.high is to be a number"));
+  CHECK_THROWS_WITH(make_correction("tis", {{"tis.cap", 0.0}}), Contains("above 0"));
+  CHECK_THROWS_WITH(make_correction("tis", {{"tis.low", 2.0}}), Contains("below tis.cap"));
+  CHECK_THROWS_WITH(make_correction("sc", {{"sc.tail", "of"}}), Contains("nearest: \"off\""));
+  CHECK_THROWS_WITH(make_correction("gspo", {{"gspo.low", 1.5}}), Contains("at most 1"));
+  CHECK_THROWS_WITH(make_correction("m2po", {{"m2po.threshold@a", 1.0}}), Contains("all sampler groups together"));
+  CHECK_THROWS_WITH(make_correction("sc", {{"sc.tail@a", "off"}}), Contains("only numbers"));
+  CHECK_NOTHROW(make_correction("mis", {{"mis.low", 0.0}, {"mis.high", kInfinity}}));
 }
 
 TEST_CASE("edit distance and the nearest name") {

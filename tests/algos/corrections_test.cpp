@@ -13,7 +13,7 @@ using reference::largest;
 using reference::largest_difference;
 using reference::logit_gradient;
 
-const std::vector<std::string> kNames{"grpo", "mis", "sc", "sc+mis", "tis"};
+const std::vector<std::string> kNames{"grpo", "mis", "sc", "sc+mis", "sc+tis", "sc+token-is", "tis", "token-is"};
 constexpr size_t kVocabulary = 12;
 
 TEST_CASE("coefficients give the logit gradient of the dense reference") {
@@ -63,11 +63,11 @@ TEST_CASE("a batch gives each token what it gets alone") {
 }
 
 TEST_CASE("score centering has no drift: at constant advantage the expected gradient under the sampler is 0") {
-  const auto name = GENERATE(as<std::string>{}, "sc", "sc+mis");
+  const auto name = GENERATE(as<std::string>{}, "sc", "sc+mis", "sc+tis", "sc+token-is", "sc+dppo-tv", "sc+dppo-kl");
   const auto style = GENERATE(as<std::string>{}, "candidates", "full");  // exact supports
   CAPTURE(name, style);
   const auto correction = make_correction(name);
-  const auto without_centering = make_correction(name == "sc" ? "grpo" : "mis");
+  const auto without_centering = make_correction(name == "sc" ? "grpo" : name.substr(3));
   RandomStream random({13, Purpose::data, 0, 0});
   for (int pair = 0; pair < 100; ++pair) {
     reference::Token token = random_token(random, kVocabulary, style, 0.8);
@@ -101,7 +101,7 @@ TEST_CASE("score centering vanishes where there is no mismatch, and under weight
     // are exactly 0 under a tail (p - 1 p). Without a tail they are p, whose sum over the support has no gradient.
     OwnedBatch batch;
     batch.append(token);
-    const auto everything = make_correction("sc+mis", {{"low", 0.0}, {"high", 1e9}});
+    const auto everything = make_correction("sc+mis", {{"mis.low", 0.0}, {"mis.high", 1e9}});
     const std::vector<double> b = batch.dense(batch.coefficients(*everything), 0, kVocabulary);
     const auto drawn = static_cast<size_t>(token.drawn);
     const double r = token.p[drawn] / token.q[drawn];

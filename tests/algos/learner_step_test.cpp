@@ -256,7 +256,7 @@ TEST_CASE("a configuration that cannot work is refused when the learner is made"
     change(config);
     CHECK_THROWS_WITH(Run(config), Contains(why));
   };
-  refused([](auto& c) { c.correction = "gspo"; }, "unknown correction");
+  refused([](auto& c) { c.correction = "gspoo"; }, "unknown correction");
   refused([](auto& c) { c.advantage = "gae"; }, "unknown advantage");
   refused([](auto& c) { c.reduction = "mean"; }, "unknown reduction");
   refused([](auto& c) { c.minibatches = 0; }, "minibatches");

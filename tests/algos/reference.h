@@ -22,7 +22,8 @@ struct Token {
 };
 
 inline double weight(const std::string& name, double r) {
-  if (name == "tis") return std::min(r, 2.0);
+  if (name == "token-is" || name == "sc+token-is") return r;
+  if (name == "tis" || name == "sc+tis") return std::min(r, 2.0);
   if (name == "mis" || name == "sc+mis") return r >= 0.5 && r <= 5.0 ? r : 0.0;
   return 1.0;  // grpo, sc
 }

@@ -68,7 +68,7 @@ TEST_CASE("help, version and the lists") {
     CHECK(outcome.code == 0);
     CHECK(outcome.out.find("Usage: motley") != std::string::npos);
   }
-  for (const char* what : {"corrections", "envs", "formats", "models", "profiles"}) {
+  for (const char* what : {"envs", "formats", "models", "profiles", "recipes"}) {
     CAPTURE(what);
     const Outcome outcome = motley(folder, {"list", what});
     CHECK(outcome.code == 0);

@@ -91,8 +91,8 @@ TEST_CASE("a typo in every section names the place and the nearest key") {
 
 TEST_CASE("an unknown name is refused with the nearest one") {
   const std::vector<Broken> table{
-      {"algo.correction = \"grop\"\n" + kTask, "x.toml:1:19", {"did you mean 'grpo'?", "\"sc+mis\""}},
-      {"algo.correction = \"sc+miss\"\n" + kTask, "x.toml:1:19", {"did you mean 'sc+mis'?"}},
+      {"algo.correction = \"grop\"\n" + kTask, "x.toml:1:19", {"(nearest: \"grpo\")", "seq-mis"}},
+      {"algo.correction = \"sc+miss\"\n" + kTask, "x.toml:1:19", {"(nearest: \"mis\")"}},
       {"algo.correction = \"grpo\"\n[[tasks]]\nenv = \"aritmetic\"\n", "x.toml:3:7", {"did you mean 'arithmetic'?"}},
       {in_section("trainer", "profile = \"bf17\""), "x.toml:5:11", {"\"fp32\", \"bf16\", \"fp16\"", "'bf16'?"}},
       {kBase + "[[samplers]]\nname = \"a\"\nprofile = \"b200-nvpf4\"\n",
@@ -103,10 +103,11 @@ TEST_CASE("an unknown name is refused with the nearest one") {
       {kBase + "[trainer]\nschedule = \"cosin\"\n", "x.toml:5:12", {"'cosine'?"}},
       {in_section("algo", "advantage = \"drgrpo\""), "x.toml:6:13", {"'dr_grpo'?"}},
       {in_section("algo", "reduction = \"tokenmean\""), "x.toml:6:13", {"'token_mean'?"}},
-      {"algo.correction = \"mis\"\nalgo.parameters.hihg = 2.0\n" + kTask,
-       "x.toml:2:17",
-       {"unknown parameter 'hihg' of correction 'mis'", "'high'?"}},
-      {"algo.correction = \"grpo\"\nalgo.parameters.low = 2.0\n" + kTask, "x.toml:2:17", {"it has none"}},
+      {"algo.correction = \"mis\"\nalgo.parameters.mis.hihg = 2.0\n" + kTask,
+       "x.toml:2:21",
+       {"unknown parameter 'mis.hihg' of correction 'mis'", "'mis.high'?"}},
+      {"algo.correction = \"sc+mis\"\nalgo.parameters.low = 2.0\n" + kTask, "x.toml:2:17", {"'mis.low'?"}},
+      {"algo.correction = \"grpo\"\nalgo.parameters.mis.low = 2.0\n" + kTask, "x.toml:2:21", {"it has none"}},
   };
   for (const Broken& broken : table) require_refused(broken);
 }
@@ -208,7 +209,7 @@ TEST_CASE("what several keys make impossible is refused with its reason") {
       {"algo.correction = \"grpo\"\n[[tasks]]\nenv = \"jsonl\"\npath = \"nowhere.jsonl\"\n",
        "x.toml:2:1",
        {"nowhere.jsonl"}},
-      {"algo.correction = \"mis\"\nalgo.parameters.low = 9.0\n" + kTask, "x.toml:2:6", {}},
+      {"algo.correction = \"mis\"\nalgo.parameters.mis.low = 9.0\n" + kTask, "x.toml:2:6", {"below the upper one"}},
   };
   for (const Broken& broken : table) require_refused(broken);
 }
@@ -261,8 +262,10 @@ TEST_CASE("--set goes through the same checks") {
       {"samplers.a.profil=bf16", "did you mean 'profile'?"},
       {"tasks.0.digist=3", "did you mean 'digits'?"},
       {"tasks.0.digits=x", "no TOML"},
-      {"algo.correction=grop", "did you mean 'grpo'?"},
+      {"algo.correction=grop", "(nearest: \"grpo\")"},
       {"algo.parameters.low=1", "it has none"},
+      {"algo.parameters.mis.low=1", "it has none"},
+      {"samplers.b.parameters.mis.low=1", "it has none"},
       {"a..b=1", "there is no key"},
   };
   for (const auto& [set, part] : refused) {
@@ -276,13 +279,13 @@ TEST_CASE("--set goes through the same checks") {
 }
 
 TEST_CASE("another correction by --set does not inherit the parameters of the file's") {
-  const std::string toml = "algo.correction = \"mis\"\nalgo.parameters.low = 0.4\n" + kTask;
-  CHECK(algos::number(load(toml).algo.parameters, "low") == 0.4);
+  const std::string toml = "algo.correction = \"mis\"\nalgo.parameters.mis.low = 0.4\n" + kTask;
+  CHECK(algos::number(load(toml).algo.parameters, "mis.low") == 0.4);
   CHECK(load(toml, {"algo.correction=grpo"}).algo.parameters.empty());
-  CHECK(algos::number(load(toml, {"algo.correction=mis"}).algo.parameters, "low") == 0.4);
-  const Experiment both = load(toml, {"algo.correction=sc+mis", "algo.parameters.high=3"});
-  CHECK(algos::number(both.algo.parameters, "high") == 3.0);
-  CHECK(algos::number(both.algo.parameters, "low") != 0.4);
+  CHECK(algos::number(load(toml, {"algo.correction=mis"}).algo.parameters, "mis.low") == 0.4);
+  const Experiment both = load(toml, {"algo.correction=sc+mis", "algo.parameters.mis.high=3"});
+  CHECK(algos::number(both.algo.parameters, "mis.high") == 3.0);
+  CHECK(algos::number(both.algo.parameters, "mis.low") != 0.4);
 }
 
 TEST_CASE("the resolved experiment resolves to itself, byte for byte") {
@@ -295,11 +298,13 @@ TEST_CASE("the resolved experiment resolves to itself, byte for byte") {
       "[[tasks]]\nenv = \"arithmetic\"\nweight = 3\n[[tasks]]\nenv = \"running_sum\"\n[warmstart]\nsteps = 5\ndata = "
       "\"" +
       (folder.path() / "pairs.jsonl").string() +
-      "\"\n[sampling]\nrecord = \"full\"\n[algo]\ncorrection = \"sc+mis\"\n[algo.parameters]\nlow = 0.3\n[trainer]\nlr "
+      "\"\n[sampling]\nrecord = \"full\"\n[algo]\ncorrection = \"sc+mis\"\n[algo.parameters]\nmis.low = "
+      "0.3\n[trainer]\nlr "
       "= 4e-4\n"
       "eps = 1e-8\nweight_decay = 0.1\nschedule = \"cosine\"\n[[samplers]]\nname = \"a\"\ncapacity = 0.25\nstaleness = "
       "[0, 8]\n"
-      "[[samplers]]\nname = \"b\"\nprofile = \"h100-fp8\"\nprice_per_hour = 3.95\n[eval]\nk = [1, 16]\nprofiles = "
+      "[[samplers]]\nname = \"b\"\nprofile = \"h100-fp8\"\nprice_per_hour = 3.95\nparameters.mis.high = 3.0\n[eval]\nk "
+      "= [1, 16]\nprofiles = "
       "[\"bf16\", \"fp32\"]\n";
   std::vector<std::pair<std::string, std::string>> cases{{"smallest", kBase}, {"maximal", maximal}};
   for (const auto& entry : std::filesystem::directory_iterator(MOTLEY_SOURCE_DIR "/experiments")) {
@@ -321,10 +326,10 @@ TEST_CASE("the resolved experiment resolves to itself, byte for byte") {
   CHECK(text.find("\nlr = 0.0004\n") != std::string::npos);
   CHECK(text.find("\ndir = \"a \\\"b\\\" \\\\ c\"\n") != std::string::npos);
   CHECK(text.find("\nsamples = 16\n") != std::string::npos);
-  CHECK(text.find("\n[algo.parameters]\nhigh = ") != std::string::npos);
+  CHECK(text.find("\n[algo.parameters]\nmis.high = ") != std::string::npos);
   CHECK(load(text).run.dir == "a \"b\" \\ c");
   CHECK(experiment_values(e).at("samplers.1.profile") == "\"h100-fp8\"");
-  CHECK(experiment_values(e).at("algo.parameters.low") == "0.3");
+  CHECK(experiment_values(e).at("algo.parameters.mis.low") == "0.3");
 }
 
 TEST_CASE("doubles are printed in the shortest form that reads back") {

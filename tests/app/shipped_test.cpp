@@ -96,11 +96,12 @@ TEST_CASE("every experiment that ships runs") {
   CHECK(count >= 3);
 }
 
-TEST_CASE("the quickstart runs with every correction by name") {
-  for (const std::string& name : correction_names()) {
+TEST_CASE("the quickstart runs with a correction of every kind and scope") {
+  for (const std::string name : {"grpo", "sc+mis", "seq-tis+veto", "ais", "gspo", "decoupled"}) {
     const TemporaryFolder folder;
     std::vector<std::string> sets = kSmall;
     sets.push_back("algo.correction=" + name);
+    if (algos::make_correction(name)->clips_against_old()) sets.emplace_back("algo.minibatches=2");
     const Ended ended = run_binary(folder, run_arguments((kSource / "experiments/quickstart.toml").string(), sets));
     CAPTURE(name, ended.err);
     REQUIRE(ended.code == 0);
@@ -191,6 +192,10 @@ TEST_CASE("every command of README.md and docs runs, every usage names options t
       continue;
     }
     if (words[0] == "bench" && words[1] != "run") words.push_back("--quick");
+    if (command == "motley audit") {  // every correction at every distance: one small problem of each
+      for (const char* word : {"--problems", "1", "--vocabulary", "3", "--length", "2", "--sampled-batches", "40"})
+        words.emplace_back(word);
+    }
     if (words[0] == "mismatch") words.insert(words.end(), {"--responses", "8"});
     if ((words[0] == "run" || command.starts_with("motley bench run ")) &&
         std::find(words.begin(), words.end(), "--resume") == words.end())
