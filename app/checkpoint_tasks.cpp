@@ -27,8 +27,9 @@ std::vector<std::string> settings_of(const std::string& checkpoint, const std::s
   for (const TaskOptions& task : experiment->tasks) {
     if (task.env != task_name) continue;
     for (const auto& [name, value] : task.options) {
-      const bool is_given = std::any_of(given.begin(), given.end(),
-                                        [&](const std::string& text) { return text.starts_with(name + "="); });
+      const std::string key = name + "=";
+      const bool is_given =
+          std::any_of(given.begin(), given.end(), [&](const std::string& text) { return text.starts_with(key); });
       if (!is_given && !value.empty()) settings.push_back(name + "=" + value);
     }
     break;  // the first entry of the task's name

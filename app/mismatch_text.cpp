@@ -171,7 +171,7 @@ std::string peakedness_side_by_side(const std::vector<Measurement>& measurements
     text += fmt::format("{:<18}", fmt::format("{:g}-{:g}", low, high));
     for (const Measurement& m : measurements) {
       const std::vector<Bin>& bins = m.summary.by_top1;
-      const auto bin = std::find_if(bins.begin(), bins.end(), [&](const Bin& b) { return b.low == low; });
+      const auto bin = std::find_if(bins.begin(), bins.end(), [from = low](const Bin& b) { return b.low == from; });
       text += bin == bins.end() ? fmt::format("{:>20}", "-")
                                 : fmt::format("{:>11}{:>9}", number(bin->kl), percent(bin->share));
     }
