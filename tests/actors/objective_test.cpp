@@ -107,7 +107,7 @@ TEST_CASE("a stop between two draws of one update leaves its prompts to the resu
     return envs::Reward{.value = 0.0};
   });
   experiment.algo.drop_limit = 1000;
-  experiment.run.updates = 5;
+  experiment.run.updates = 1000000;  // how many there are before the first row is seen, the machine's load decides
   TemporaryFolder folder;
   Recorder recorder;
   recorder.on_update = [&](int64_t update) { dead = update >= 1; };
