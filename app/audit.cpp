@@ -1,6 +1,7 @@
 // motley audit: every correction against the exact gradient, on problems that are enumerated (algos/audit/).
 #include <fmt/format.h>
 
+#include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -34,21 +35,58 @@ std::vector<std::string> all_names() {
     try {
       algos::make_correction(centered);
       names.insert(centered);
-    } catch (const std::invalid_argument&) {  // centering itself, filters, weights that it cannot center
+    } catch (const std::invalid_argument&) {  // centering itself, and weights that it cannot center
     }
   }
   return {names.begin(), names.end()};
 }
 
+/// key=value of --set.
+struct Setting {
+  std::string key, value;
+  bool used = false;
+};
+
+std::vector<Setting> settings_of(const std::vector<std::string>& sets) {
+  std::vector<Setting> settings;
+  for (const std::string& set : sets) {
+    const size_t equals = set.find('=');
+    if (equals == std::string::npos) throw InputError({"motley audit --set"}, "'" + set + "' is not KEY=VALUE");
+    settings.push_back({set.substr(0, equals), set.substr(equals + 1)});
+  }
+  return settings;
+}
+
+/// Those settings that a correction has a parameter for.
+algos::CorrectionParameters parameters_of(const std::string& name, std::vector<Setting>& settings) {
+  algos::CorrectionParameters parameters;
+  const std::vector<const algos::CorrectionInfo*> pieces = algos::correction_pieces(name);
+  for (Setting& setting : settings) {
+    if (!algos::find_parameter(pieces, setting.key)) continue;
+    setting.used = true;
+    double number = 0.0;
+    const char* const end = setting.value.data() + setting.value.size();
+    const auto [rest, error] = std::from_chars(setting.value.data(), end, number);
+    const bool is_number = error == std::errc() && rest == end && !setting.value.empty();
+    parameters[setting.key] = is_number ? algos::ParameterValue(number) : algos::ParameterValue(setting.value);
+  }
+  return parameters;
+}
+
 std::vector<Rule> rules_of(const AuditArguments& arguments) {
-  std::vector<std::string> names = arguments.corrections;
-  if (names.empty()) names = all_names();
+  std::vector<Setting> settings = settings_of(arguments.sets);
   std::vector<Rule> rules;
-  for (const std::string& name : names) {
-    try {
-      rules.push_back({name, algos::make_correction(name)});
-    } catch (const std::invalid_argument& error) {
-      throw InputError({"motley audit"}, error.what());
+  try {
+    for (const std::string& name : arguments.corrections.empty() ? all_names() : arguments.corrections) {
+      rules.push_back({name, algos::make_correction(name, parameters_of(name, settings))});
+    }
+  } catch (const std::invalid_argument& error) {
+    throw InputError({"motley audit"}, error.what());
+  }
+  for (const Setting& setting : settings) {
+    if (!setting.used) {
+      throw InputError({"motley audit --set"}, "no correction of this audit has a parameter '" + setting.key + "'",
+                       "see motley list corrections");
     }
   }
   return rules;

@@ -167,6 +167,7 @@ void add_audit(CLI::App& app, CommandLine& line) {
       app.add_subcommand("audit", "bias, variance and drift of corrections against the exact gradient, by enumeration");
   AuditArguments& a = line.audit;
   repeated(command->add_option("--correction", a.corrections, "motley list corrections; default: all"));
+  repeated(command->add_option("--set", a.sets, "parameter of corrections: --set mis.low=0.2"));
   repeated(command->add_option("--mismatch", a.mismatches,
                                "how far the sampler is: a sum of none, PROFILE, stale=K, scale=X, noise=S, top-p=P; "
                                "default: a ladder of five"));

@@ -55,6 +55,7 @@ struct BenchArguments {
 
 struct AuditArguments {
   std::vector<std::string> corrections, mismatches;  // empty: all, the ladder
+  std::vector<std::string> sets;                     // parameters, for those of the corrections that have them
   std::string problem;                               // FILE; then none of the next
   std::optional<std::string> policy;
   std::optional<int64_t> vocabulary, length, record_top_k, steps_since_old, problems;
