@@ -71,6 +71,8 @@ Tensor rope(const Tensor& x, std::span<const int32_t> positions, int64_t heads, 
   return record_rope(x, y, positions, heads, table);
 }
 
+// By value: memory is taken over from who has no other holder.
+// NOLINTNEXTLINE(performance-unnecessary-value-param)
 Tensor rope_in_place(Tensor x, std::span<const int32_t> positions, int64_t heads, const RopeTable& table) {
   check_rope(x, positions, heads, table);
   const void* values = x.raw();
