@@ -103,14 +103,12 @@ void add_episode_metrics(Metrics& metrics, std::span<const Trajectory> batch, st
 }  // namespace
 
 RatioInterval training_band(const CorrectionParameters& parameters) {
-  for (const std::string prefix : {"", "mis."}) {
-    const auto low = parameters.find(prefix + "low"), high = parameters.find(prefix + "high");
-    if (low == parameters.end() || high == parameters.end()) continue;
-    const double* low_value = std::get_if<double>(&low->second);
-    const double* high_value = std::get_if<double>(&high->second);
-    if (low_value && high_value) return {*low_value, *high_value};
-  }
-  return {0.5, 5.0};
+  const auto edge = [&](const char* name, double otherwise) {
+    const auto found = parameters.find(name);
+    const double* value = found == parameters.end() ? nullptr : std::get_if<double>(&found->second);
+    return value ? *value : otherwise;
+  };
+  return {edge("mis.low", 0.5), edge("mis.high", 5.0)};
 }
 
 std::string staleness_bucket(uint64_t versions) {

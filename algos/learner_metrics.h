@@ -35,8 +35,7 @@ struct MetricsConfig {
 /// Everything but what the optimizer's step adds.
 Metrics batch_metrics(std::span<const Trajectory> batch, const SampleSelection& selection, const BatchScores& scores,
                       const MetricsConfig& config = {});
-/// [low, high] of masked importance sampling ("low" and "high", or "mis.low" and "mis.high" in a sum of pieces); its
-/// default [0.5, 5] for corrections without such a band.
+/// [mis.low, mis.high] of masked importance sampling; its default [0.5, 5] where they are not given.
 RatioInterval training_band(const CorrectionParameters& parameters);
 /// "0-1", "2-3", "4-5" or "6+": the bucket of a token that was drawn so many weight versions ago.
 std::string staleness_bucket(uint64_t versions);

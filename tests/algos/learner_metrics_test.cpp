@@ -114,15 +114,18 @@ TEST_CASE("tails are told where the sampler has mass outside the record") {
   CHECK(!batch_metrics(batch, selection, scores).contains("mass/sampler_tail"));
 }
 
-TEST_CASE("the training band is the correction's, by either name of its parameters") {
+TEST_CASE("the training band is that of masked importance sampling") {
   const auto edges = [](const CorrectionParameters& parameters) {
     const RatioInterval band = training_band(parameters);
     return std::pair(std::exp(band.log_low), std::exp(band.log_high));
   };
-  CHECK(edges({{"low", 0.25}, {"high", 4.0}}).first == Approx(0.25));
-  CHECK(edges({{"mis.low", 0.25}, {"mis.high", 4.0}, {"sc.tail", std::string("off")}}).second == Approx(4.0));
+  const auto given = edges({{"mis.low", 0.25}, {"mis.high", 4.0}, {"sc.tail", std::string("off")}});
+  CHECK(given.first == Approx(0.25));
+  CHECK(given.second == Approx(4.0));
+  CHECK(edges({{"mis.low", 0.1}}).first == Approx(0.1));
+  CHECK(edges({{"mis.low", 0.1}}).second == Approx(5.0));
   for (const CorrectionParameters& other :
-       {CorrectionParameters{}, {{"cap", 3.0}}, {{"geo-mask.low", 0.99}, {"geo-mask.high", 1.01}}, {{"low", 0.1}}}) {
+       {CorrectionParameters{}, {{"tis.cap", 3.0}}, {{"geo-mask.low", 0.99}, {"geo-mask.high", 1.01}}}) {
     CHECK(edges(other).first == Approx(0.5));
     CHECK(edges(other).second == Approx(5.0));
   }

@@ -74,7 +74,7 @@ struct KlRun {
 
   explicit KlRun(const std::string& kl) {
     LearnerConfig config = learner_config("tis", DType::f64);
-    config.correction_parameters = {{"cap", 100.0}};
+    config.correction_parameters = {{"tis.cap", 100.0}};
     config.kl = kl;
     config.kl_coefficient = 1.0;
     config.kl_ratio_cap = 100.0;

@@ -203,7 +203,7 @@ TEST_CASE("commands on a policy refuse what they cannot use") {
   const Damaged damaged;
   const TemporaryFolder& folder = damaged.folder;
   folder.write("empty.jsonl", "\n\n");
-  require_refused(run_binary(folder, {"score", "runs/small-0", "--input", "empty.jsonl"}), "no line to score");
+  require_refused(run_binary(folder, {"score", "runs/small-0", "--input", "empty.jsonl"}), "no line of tokens");
   require_refused(run_binary(folder, {"score", "runs/small-0", "--input", "runs"}), "is a folder");
   for (const char* seed : {"-1", "18446744073709551616"})
     require_refused(run_binary(folder, {"generate", "runs/small-0", "--prompt", "1+2=", "--seed", seed}), "--seed");
