@@ -45,6 +45,8 @@ TEST_CASE("a recipe gives its keys, is printed, and resolves to itself") {
 TEST_CASE("keys that are given win over the recipe's") {
   const std::string dapo = "algo.recipe = \"dapo\"\n" + kTask;
   CHECK(algos::number(load(dapo).algo.parameters, "ppo-clip.high") == 0.28);
+  CHECK(load(dapo).algo.drop_equal_groups);
+  CHECK(load(dapo).algo.overlong == "penalty");
   CHECK(load(dapo, {"algo.minibatches=3"}).algo.minibatches == 3);
   const Experiment wider = load(dapo + "[algo.parameters]\nppo-clip.high = 0.5\n");
   CHECK(algos::number(wider.algo.parameters, "ppo-clip.high") == 0.5);
