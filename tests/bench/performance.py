@@ -294,7 +294,7 @@ def product_targets(measured, threads):
 
 
 def torch_targets(rows):
-    target = {"1m": 1.5, "25m": 1.1, "135m": 1.0}
+    target = {"1M": 1.5, "25M": 1.1, "135M": 1.0}
     return [(f"trainer step, {row['model'].upper()}, {row['dtype']}",
              f"{target[row['model']]} x PyTorch, no more memory",
              f"{row['speed_ratio']:.2f} x, {row['memory_ratio']:.2f} x the memory",
