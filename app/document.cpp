@@ -236,4 +236,15 @@ std::string toml_number(double value) {
   return text;
 }
 
+std::vector<std::string> split_path(const std::string& path) {
+  std::vector<std::string> parts{""};
+  for (const char c : path) {
+    if (c == '.')
+      parts.emplace_back();
+    else
+      parts.back() += c;
+  }
+  return parts;
+}
+
 }  // namespace motley::app

@@ -48,5 +48,7 @@ Node parse_toml_value(const std::string& text, const Position& where);
 /// As TOML writes them: a basic string in quotes; the shortest number that reads back to the same double.
 std::string toml_text(std::string_view text);
 std::string toml_number(double value);
+/// "a.b.c" in its keys.
+std::vector<std::string> split_path(const std::string& path);
 
 }  // namespace motley::app

@@ -14,17 +14,6 @@ bool is_index(const std::string& text) {
          std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c); });
 }
 
-std::vector<std::string> split(const std::string& path) {
-  std::vector<std::string> parts{""};
-  for (const char c : path) {
-    if (c == '.')
-      parts.emplace_back();
-    else
-      parts.back() += c;
-  }
-  return parts;
-}
-
 std::vector<std::string> all_paths(const Node& document) {
   std::vector<std::string> paths;
   for (const Field& field : schema_fields()) {
@@ -130,7 +119,7 @@ void put_parameter(Node& owner, const std::vector<std::string>& path, const Over
 }
 
 void apply(Node& document, const Override& set) {
-  const std::vector<std::string> parts = split(set.path);
+  const std::vector<std::string> parts = split_path(set.path);
   if (std::find(parts.begin(), parts.end(), "") != parts.end()) unknown(set, document);
   if (parts.size() == 1) {
     const Field* field = find_field("", parts[0]);

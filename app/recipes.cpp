@@ -3,17 +3,6 @@
 namespace motley::app {
 namespace {
 
-std::vector<std::string> split(const std::string& path) {
-  std::vector<std::string> parts{""};
-  for (const char c : path) {
-    if (c == '.')
-      parts.emplace_back();
-    else
-      parts.back() += c;
-  }
-  return parts;
-}
-
 /// Enters `value` at `path` below `table` unless something stands there.
 void enter(Node& table, const std::vector<std::string>& path, const std::string& value, const Position& at) {
   Node* here = &table;
@@ -144,7 +133,7 @@ void apply_recipe(Node& document) {
     bool own_correction = true;
     for (const auto& [key, value] : recipe.keys) {
       if (key.starts_with("algo.parameters.") && !own_correction) continue;
-      enter(document, split(key), value, at);
+      enter(document, split_path(key), value, at);
       if (key == "algo.correction") own_correction = toml_text(text_at(document, "algo", "correction")) == value;
     }
     return;
