@@ -19,6 +19,10 @@ void* allocate(size_t bytes);
 void release(void* memory) noexcept;
 void copy_in(void* to, const void* from, size_t bytes);
 void copy_out(void* to, const void* from, size_t bytes);
+/// Within the device, in the order of its kernels.
+void copy(void* to, const void* from, size_t bytes);
+/// Sets bytes to 0.
+void clear(void* memory, size_t bytes);
 /// Waits for all kernels; throws what one of them met.
 void synchronize();
 }  // namespace cuda
@@ -29,6 +33,10 @@ void* allocate(size_t bytes);
 void release(void* memory) noexcept;
 void copy_in(void* to, const void* from, size_t bytes);
 void copy_out(void* to, const void* from, size_t bytes);
+/// Within the device, in the order of its kernels.
+void copy(void* to, const void* from, size_t bytes);
+/// Sets bytes to 0.
+void clear(void* memory, size_t bytes);
 /// Throws emulator::Fault when a guard zone of any allocation was written to.
 void synchronize();
 }  // namespace emulated

@@ -1,10 +1,10 @@
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <unordered_set>
 #include <utility>
 
 #include "kernels/pointwise.h"
+#include "tensor/ops_common.h"
 #include "tensor/tensor_impl.h"
 
 namespace motley {
@@ -14,12 +14,14 @@ thread_local bool gradients_on = true;
 
 void add_in_place(const Tensor& sum, const Tensor& more) {
   kernels::visit_dtype(sum.dtype(), [&]<class T>(T) {
-    kernels::cpu::add<T>(sum.data<T>(), sum.data<T>(), more.data<T>(), sum.numel());
+    MOTLEY_RUN_ON_CPU("add_grad", sum.device(), add<T>, sum.pointer<T>(), sum.pointer<T>(), more.pointer<T>(),
+                      sum.numel());
   });
 }
 
 void clear(const Tensor& buffer) {
-  std::memset(buffer.raw(), 0, static_cast<size_t>(buffer.numel()) * kernels::dtype_size(buffer.dtype()));
+  kernels::clear_bytes(buffer.raw(), buffer.device(),
+                       static_cast<size_t>(buffer.numel()) * kernels::dtype_size(buffer.dtype()));
 }
 
 }  // namespace
@@ -60,7 +62,7 @@ Tensor Tensor::unset_chain() const {
   MOTLEY_CHECK(defined(), "unset_chain", "the tensor is undefined");
   Impl& owner = impl_->owner();
   if (!owner.leaf || (owner.grad.defined() && !owner.grad_is_old)) return Tensor();
-  if (!owner.grad.defined()) owner.grad = empty(owner.shape, owner.grad_dtype);
+  if (!owner.grad.defined()) owner.grad = empty(owner.shape, owner.grad_dtype, owner.device);
   owner.grad_is_old = false;
   return owner.grad;
 }
@@ -77,7 +79,7 @@ Tensor Tensor::chain_buffer(Chain chain) const {
   if (!rows && std::exchange(owner.grad_is_old, false)) clear(owner.grad);
   Tensor& buffer = rows ? owner.rows_grad : owner.grad;
   if (!buffer.defined()) {
-    buffer = zeros(owner.shape, owner.grad_dtype);
+    buffer = zeros(owner.shape, owner.grad_dtype, owner.device);
   } else if (!owner.leaf && !owner.grad_is_ours()) {
     buffer = buffer.clone();
   }
@@ -94,10 +96,12 @@ void Tensor::zero_grad() {
 void Tensor::add_grad(Tensor contribution) const {
   MOTLEY_CHECK(defined() && contribution.numel() == numel(), "add_grad", "the gradient has another size");
   Impl& owner = impl_->owner();
+  ops::device_of("add_grad", *this, contribution);
   const bool ours = contribution.impl_.use_count() == 1 && contribution.impl_->data.use_count() == 1;
   if (contribution.dtype() != owner.grad_dtype) {
-    Tensor converted = empty(owner.shape, owner.grad_dtype);
-    kernels::cpu::convert(converted.raw(), owner.grad_dtype, contribution.raw(), contribution.dtype(), numel());
+    Tensor converted = empty(owner.shape, owner.grad_dtype, owner.device);
+    MOTLEY_RUN_ON_CPU("add_grad", owner.device, convert, converted.raw(), owner.grad_dtype, contribution.raw(),
+                      contribution.dtype(), numel());
     contribution = std::move(converted);
   } else if (!owner.grad.defined() && owner.leaf && !ours) {
     contribution = contribution.clone();
@@ -161,6 +165,7 @@ void backward(const Tensor& y, const Tensor& dy) {
   MOTLEY_CHECK(y.requires_grad(), "backward", "nothing that led to this tensor wants a gradient");
   MOTLEY_CHECK(dy.defined() && dy.shape() == y.shape() && dy.dtype() == y.dtype(), "backward",
                "the gradient has another shape or type than the tensor");
+  ops::device_of("backward", y, dy);
   const NoGrad no_graph_of_the_gradients;
   if (!y.impl_->node) {
     y.add_grad(dy);

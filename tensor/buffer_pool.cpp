@@ -70,7 +70,8 @@ Pool& pool() {
 
 }  // namespace
 
-std::shared_ptr<void> allocate_buffer(size_t bytes) {
+std::shared_ptr<void> allocate_buffer(size_t bytes, const kernels::Device& device) {
+  if (device.kind != kernels::DeviceKind::cpu) return kernels::allocate_on(device, bytes);
   const size_t size = bucket_size(bytes == 0 ? 1 : bytes);
   return {pool().take(size), [size](void* buffer) { pool().give_back(buffer, size); }};
 }

@@ -20,6 +20,7 @@ struct TensorFile {
   std::map<std::string, Tensor> tensors;
   std::map<std::string, std::string> metadata;
 };
+/// From any device; `read_tensors` gives tensors of the CPU.
 void write_tensors(const std::filesystem::path& file, const TensorFile& content);
 TensorFile read_tensors(const std::filesystem::path& file);
 

@@ -31,7 +31,7 @@ Tensor round_values(const Tensor& x, kernels::Format format, double scale);
 struct RopeTable {
   Tensor cosines, sines;
   RopeTable() = default;
-  RopeTable(int64_t positions, int64_t head_dim, double theta, DType compute);
+  RopeTable(int64_t positions, int64_t head_dim, double theta, DType compute, const Device& device = {});
 };
 Tensor rope(const Tensor& x, std::span<const int32_t> positions, int64_t heads, const RopeTable& table);
 /// The same in x's own memory, if nobody else holds it: x may not be read afterwards.

@@ -10,7 +10,7 @@ namespace motley {
 using kernels::Compute;
 using kernels::visit_dtype;
 
-RopeTable::RopeTable(int64_t positions, int64_t head_dim, double theta, DType compute) {
+RopeTable::RopeTable(int64_t positions, int64_t head_dim, double theta, DType compute, const Device& device) {
   MOTLEY_CHECK(positions >= 0 && head_dim > 0 && head_dim % 2 == 0 && theta > 0.0, "rope table",
                "needs an even head_dim and a positive theta");
   const int64_t half = head_dim / 2;
@@ -23,20 +23,22 @@ RopeTable::RopeTable(int64_t positions, int64_t head_dim, double theta, DType co
       sin_values[static_cast<size_t>(p * half + i)] = std::sin(angle);
     }
   }
-  cosines = Tensor::from(std::span<const double>(cos_values), {positions, half}, compute);
-  sines = Tensor::from(std::span<const double>(sin_values), {positions, half}, compute);
+  cosines = Tensor::from(std::span<const double>(cos_values), {positions, half}, compute, device);
+  sines = Tensor::from(std::span<const double>(sin_values), {positions, half}, compute, device);
 }
 
 namespace {
 
+using Positions = ops::DeviceList<int32_t>;
+
 /// y = the elements at `x` rotated; x may be y's own memory.
-void rotate(const Tensor& y, const void* x, std::span<const int32_t> positions, int64_t heads, const RopeTable& table,
+void rotate(const Tensor& y, const void* x, const Positions& positions, int64_t heads, const RopeTable& table,
             bool inverse) {
   visit_dtype(y.dtype(), [&]<class T>(T) {
     using C = Compute<T>;
-    kernels::cpu::rope<T>({y.data<T>(), static_cast<const T*>(x), positions.data(), table.cosines.data<C>(),
-                           table.sines.data<C>(), static_cast<int64_t>(positions.size()), heads,
-                           2 * table.cosines.dim(1), inverse});
+    MOTLEY_RUN_ON_CPU("rope", y.device(), rope<T>,
+                      {y.pointer<T>(), static_cast<const T*>(x), positions.data(), table.cosines.pointer<C>(),
+                       table.sines.pointer<C>(), positions.size(), heads, 2 * table.cosines.dim(1), inverse});
   });
 }
 
@@ -44,6 +46,7 @@ void check_rope(const Tensor& x, std::span<const int32_t> positions, int64_t hea
   const auto rows = static_cast<int64_t>(positions.size());
   MOTLEY_CHECK(table.cosines.defined() && x.numel() == rows * heads * 2 * table.cosines.dim(1), "rope",
                "x must be [rows, heads * head_dim] of the table's head_dim, with one position per row");
+  ops::device_of("rope", x, table.cosines);
   for (const int32_t position : positions) {
     MOTLEY_CHECK(
         position >= 0 && position < table.cosines.dim(0), "rope",
@@ -51,24 +54,24 @@ void check_rope(const Tensor& x, std::span<const int32_t> positions, int64_t hea
   }
 }
 
-Tensor record_rope(const Tensor& x, Tensor y, std::span<const int32_t> positions, int64_t heads,
-                   const RopeTable& table) {
+/// Rotates the values of x into y.
+Tensor rotated(const Tensor& x, const void* values, const Tensor& y, std::span<const int32_t> positions, int64_t heads,
+               const RopeTable& table) {
+  const Positions list(y.device(), positions);
+  rotate(y, values, list, heads, table, false);
   if (!grad_enabled() || !x.requires_grad()) return y;
-  return record("rope", y, {x},
-                [x, kept = std::vector(positions.begin(), positions.end()), heads, table](const Tensor& dy) {
-                  Tensor dx = Tensor::empty(x.shape(), x.dtype());
-                  rotate(dx, dy.raw(), kept, heads, table, true);
-                  x.add_grad(std::move(dx));
-                });
+  return record("rope", y, {x}, [x, kept = list.kept(), heads, table](const Tensor& dy) {
+    Tensor dx = ops::empty_like(x);
+    rotate(dx, dy.raw(), kept, heads, table, true);
+    x.add_grad(std::move(dx));
+  });
 }
 
 }  // namespace
 
 Tensor rope(const Tensor& x, std::span<const int32_t> positions, int64_t heads, const RopeTable& table) {
   check_rope(x, positions, heads, table);
-  const Tensor y = Tensor::empty(x.shape(), x.dtype());
-  rotate(y, x.raw(), positions, heads, table, false);
-  return record_rope(x, y, positions, heads, table);
+  return rotated(x, x.raw(), ops::empty_like(x), positions, heads, table);
 }
 
 // By value: memory is taken over from who has no other holder.
@@ -76,9 +79,7 @@ Tensor rope(const Tensor& x, std::span<const int32_t> positions, int64_t heads, 
 Tensor rope_in_place(Tensor x, std::span<const int32_t> positions, int64_t heads, const RopeTable& table) {
   check_rope(x, positions, heads, table);
   const void* values = x.raw();
-  const Tensor y = Tensor::take_over(x);
-  rotate(y, values, positions, heads, table, false);
-  return record_rope(x, y, positions, heads, table);
+  return rotated(x, values, Tensor::take_over(x), positions, heads, table);
 }
 
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, int64_t heads, int64_t kv_heads,
@@ -86,6 +87,7 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, int64_t head
   MOTLEY_CHECK(heads > 0 && kv_heads > 0 && heads % kv_heads == 0, "attention",
                "the number of heads must be a multiple of the number of key heads");
   ops::check_same("attention", k, v);
+  const Device& device = ops::device_of("attention", q, k);
   const int64_t head_dim = q.dim(-1) / heads;
   MOTLEY_CHECK(q.shape().size() == 2 && k.shape() == Shape({q.dim(0), kv_heads * head_dim}) &&
                    q.dim(1) == heads * head_dim && q.dtype() == k.dtype(),
@@ -98,27 +100,27 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, int64_t head
   const auto sequences = static_cast<int64_t>(starts.size()) - 1;
   const double scale = 1.0 / std::sqrt(static_cast<double>(head_dim));
   const bool recorded = grad_enabled() && (q.requires_grad() || k.requires_grad() || v.requires_grad());
-  Tensor y = Tensor::empty(q.shape(), q.dtype());
-  const Tensor lse = recorded ? Tensor::empty({q.dim(0), heads}, kernels::compute_dtype(q.dtype())) : Tensor();
+  Tensor y = ops::empty_like(q);
+  const Tensor lse = recorded ? Tensor::empty({q.dim(0), heads}, kernels::compute_dtype(q.dtype()), device) : Tensor();
+  const ops::DeviceList<int32_t> list(device, starts);
   visit_dtype(q.dtype(), [&]<class T>(T) {
-    kernels::cpu::attention<T>({y.data<T>(), recorded ? lse.data<Compute<T>>() : nullptr, q.data<T>(), k.data<T>(),
-                                v.data<T>(), starts.data(), sequences, heads, kv_heads, head_dim, scale});
+    MOTLEY_RUN_ON_CPU("attention", device, attention<T>,
+                      {y.pointer<T>(), recorded ? lse.pointer<Compute<T>>() : nullptr, q.pointer<T>(), k.pointer<T>(),
+                       v.pointer<T>(), list.data(), sequences, heads, kv_heads, head_dim, scale});
   });
   if (!recorded) return y;
-  return record(
-      "attention", y, {q, k, v},
-      [=, values = y.detach(), kept = std::vector(starts.begin(), starts.end())](const Tensor& dy) {
-        Tensor dq = Tensor::empty(q.shape(), q.dtype());
-        Tensor dk = Tensor::empty(k.shape(), k.dtype()), dv = Tensor::empty(v.shape(), v.dtype());
-        visit_dtype(q.dtype(), [&]<class T>(T) {
-          kernels::cpu::attention_backward<T>({dq.data<T>(), dk.data<T>(), dv.data<T>(), dy.data<T>(), values.data<T>(),
-                                               lse.data<Compute<T>>(), q.data<T>(), k.data<T>(), v.data<T>(),
-                                               kept.data(), sequences, heads, kv_heads, head_dim, scale});
-        });
-        if (q.requires_grad()) q.add_grad(std::move(dq));
-        if (k.requires_grad()) k.add_grad(std::move(dk));
-        if (v.requires_grad()) v.add_grad(std::move(dv));
-      });
+  return record("attention", y, {q, k, v}, [=, values = y.detach(), kept = list.kept()](const Tensor& dy) {
+    Tensor dq = ops::empty_like(q), dk = ops::empty_like(k), dv = ops::empty_like(v);
+    visit_dtype(q.dtype(), [&]<class T>(T) {
+      MOTLEY_RUN_ON_CPU("attention", q.device(), attention_backward<T>,
+                        {dq.pointer<T>(), dk.pointer<T>(), dv.pointer<T>(), dy.pointer<T>(), values.pointer<T>(),
+                         lse.pointer<Compute<T>>(), q.pointer<T>(), k.pointer<T>(), v.pointer<T>(), kept.data(),
+                         sequences, heads, kv_heads, head_dim, scale});
+    });
+    if (q.requires_grad()) q.add_grad(std::move(dq));
+    if (k.requires_grad()) k.add_grad(std::move(dk));
+    if (v.requires_grad()) v.add_grad(std::move(dv));
+  });
 }
 
 }  // namespace motley

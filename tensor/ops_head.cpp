@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "tensor/ops.h"
 #include "tensor/ops_common.h"
@@ -60,17 +59,30 @@ void check_query(const HeadQuery& query, int64_t rows, int64_t vocabulary) {
   }
 }
 
+/// The lists of a query where the head's kernel can read them; they may be the query's own.
+struct QueryLists {
+  QueryLists(const Device& device, const HeadQuery& query)
+      : selected_offsets(device, query.selected_offsets),
+        candidate_offsets(device, query.candidate_offsets),
+        selected_ids(device, query.selected_ids),
+        candidate_ids(device, query.candidate_ids) {}
+
+  ops::DeviceList<int64_t> selected_offsets, candidate_offsets;
+  ops::DeviceList<int32_t> selected_ids, candidate_ids;
+};
+
 template <class T>
-kernels::HeadArgs<T> arguments(const Tensor& hidden, const Tensor& weight, const HeadQuery& query) {
+kernels::HeadArgs<T> arguments(const Tensor& hidden, const Tensor& weight, const HeadQuery& query,
+                               const QueryLists& lists) {
   kernels::HeadArgs<T> args{};
-  args.hidden = hidden.data<T>();
-  args.weight = weight.data<T>();
+  args.hidden = hidden.pointer<T>();
+  args.weight = weight.pointer<T>();
   args.rows = hidden.dim(0);
   args.width = hidden.dim(1);
   args.vocabulary = weight.dim(0);
   args.temperature = query.temperature;
-  args.selected = {query.selected_offsets.data(), query.selected_ids.data()};
-  if (!query.candidate_offsets.empty()) args.candidates = {query.candidate_offsets.data(), query.candidate_ids.data()};
+  args.selected = {lists.selected_offsets.data(), lists.selected_ids.data()};
+  if (!query.candidate_offsets.empty()) args.candidates = {lists.candidate_offsets.data(), lists.candidate_ids.data()};
   return args;
 }
 
@@ -79,7 +91,7 @@ constexpr int64_t kMostKeptBytes = int64_t{1} << 27;  // of logits, from the for
 template <class T>
 void keep(kernels::HeadArgs<T>& args, const Tensor& logits) {
   if (!logits.defined()) return;
-  args.kept_logits = logits.data<Compute<T>>();
+  args.kept_logits = logits.pointer<Compute<T>>();
   args.kept_rows = logits.dim(0);
 }
 
@@ -91,10 +103,10 @@ Tensor room_for_logits(const Tensor& hidden, const Tensor& weight) {
   return Tensor::empty({rows, weight.dim(0)}, compute);
 }
 
-/// Null when no entropy wants a gradient: that saves the kernel its share of the work.
-template <class C>
-const C* entropy_cotangents(const C* values, int64_t rows) {
-  return std::all_of(values, values + rows, [](C value) { return value == C(0); }) ? nullptr : values;
+/// Whether an entropy wants a gradient: what comes last in dy is theirs.
+bool any_entropy(const Tensor& dy, int64_t rows) {
+  const std::vector<double> values = slice(dy, dy.numel() - rows, {rows}).to_doubles();
+  return std::any_of(values.begin(), values.end(), [](double value) { return value != 0.0; });
 }
 
 }  // namespace
@@ -103,53 +115,61 @@ HeadResult selected_log_probs(const Tensor& hidden, const Tensor& weight, std::s
   MOTLEY_CHECK(hidden.shape().size() == 2 && weight.shape().size() == 2 && hidden.dim(1) == weight.dim(1), "head",
                "hidden must be [rows, width] and the weight [vocabulary, width]");
   MOTLEY_CHECK(hidden.dtype() == weight.dtype(), "head", "hidden and weight have different types");
+  const Device& device = ops::device_of("head", hidden, weight);
   const int64_t rows = hidden.dim(0);
   check_query(*query, rows, weight.dim(0));
   const auto selected = static_cast<int64_t>(query->selected_ids.size());
   const DType compute = kernels::compute_dtype(hidden.dtype());
   HeadResult result;
   const bool recorded = grad_enabled() && (hidden.requires_grad() || weight.requires_grad());
-  const Tensor logits = recorded ? room_for_logits(hidden, weight) : Tensor();
-  result.both =
-      query->log_p_only ? Tensor::zeros({selected + rows}, compute) : Tensor::empty({selected + rows}, compute);
-  result.log_outside = query->log_p_only ? Tensor::zeros({rows}, compute) : Tensor::empty({rows}, compute);
-  result.lse = Tensor::empty({rows}, compute);
+  const bool on_cpu = device.kind == kernels::DeviceKind::cpu;  // whose body alone keeps logits
+  const Tensor logits = recorded && on_cpu ? room_for_logits(hidden, weight) : Tensor();
+  const auto made = [&](int64_t count) {
+    return query->log_p_only ? Tensor::zeros({count}, compute, device) : Tensor::empty({count}, compute, device);
+  };
+  result.both = made(selected + rows);
+  result.log_outside = made(rows);
+  result.lse = Tensor::empty({rows}, compute, device);
+  const QueryLists lists(device, *query);
   const Tensor values = result.both.detach();  // without a node, which may be captured below
   visit_dtype(hidden.dtype(), [&]<class T>(T) {
     using C = Compute<T>;
-    auto args = arguments<T>(hidden, weight, *query);
-    args.log_p = values.data<C>();
+    auto args = arguments<T>(hidden, weight, *query, lists);
+    args.log_p = values.pointer<C>();
     if (!query->log_p_only) {
-      args.entropy = values.data<C>() + selected;
-      args.log_outside = result.log_outside.data<C>();
+      args.entropy = values.pointer<C>() + selected;
+      args.log_outside = result.log_outside.pointer<C>();
     }
-    args.lse = result.lse.data<C>();
+    args.lse = result.lse.pointer<C>();
     keep(args, logits);
-    kernels::cpu::head<T>(args);
+    MOTLEY_RUN(device, head<T>, args);
   });
-  result.both = record(
-      "head", result.both, {hidden, weight},
-      [hidden, weight, query, values, lse = result.lse, logits, selected, rows](const Tensor& dy) {
-        Tensor dhidden = Tensor::empty(hidden.shape(), hidden.dtype());
-        const auto run = [&](const Tensor& dweight) {
-          visit_dtype(hidden.dtype(), [&]<class T>(T) {
-            using C = Compute<T>;
-            auto args = arguments<T>(hidden, weight, *query);
-            args.lse = lse.data<C>();
-            args.entropy = values.data<C>() + selected;
-            keep(args, logits);
-            const C* entropies = entropy_cotangents(dy.data<C>() + selected, rows);
-            MOTLEY_CHECK(entropies == nullptr || !query->log_p_only, "head", "no entropies were asked for");
-            kernels::cpu::head_backward<T>({args, dy.data<C>(), entropies, dhidden.data<T>(), dweight.data<C>()});
-          });
-        };
-        if (weight.requires_grad()) {
-          ops::accumulate(weight, Tensor::Chain::product, run);
-        } else {
-          run(Tensor::zeros(weight.shape(), kernels::compute_dtype(weight.dtype())));
-        }
-        if (hidden.requires_grad()) hidden.add_grad(std::move(dhidden));
-      });
+  result.both =
+      record("head", result.both, {hidden, weight},
+             [hidden, weight, query, lists, values, lse = result.lse, logits, selected, rows](const Tensor& dy) {
+               Tensor dhidden = ops::empty_like(hidden);
+               const bool entropies = any_entropy(dy, rows);  // none saves the kernel its share of the work
+               MOTLEY_CHECK(!entropies || !query->log_p_only, "head", "no entropies were asked for");
+               const auto run = [&](const Tensor& dweight) {
+                 visit_dtype(hidden.dtype(), [&]<class T>(T) {
+                   using C = Compute<T>;
+                   auto args = arguments<T>(hidden, weight, *query, lists);
+                   args.lse = lse.pointer<C>();
+                   args.entropy = values.pointer<C>() + selected;
+                   keep(args, logits);
+                   const C* d_log_p = dy.pointer<C>();
+                   const C* d_entropy = entropies ? d_log_p + selected : nullptr;
+                   MOTLEY_RUN(hidden.device(), head_backward<T>,
+                              {args, d_log_p, d_entropy, dhidden.pointer<T>(), dweight.pointer<C>()});
+                 });
+               };
+               if (weight.requires_grad()) {
+                 ops::accumulate(weight, Tensor::Chain::product, run);
+               } else {
+                 run(Tensor::zeros(weight.shape(), kernels::compute_dtype(weight.dtype()), weight.device()));
+               }
+               if (hidden.requires_grad()) hidden.add_grad(std::move(dhidden));
+             });
   result.log_p = slice(result.both, 0, {selected});
   result.entropy = slice(result.both, selected, {rows});
   return result;
@@ -162,12 +182,15 @@ void head_backward(const HeadResult& result, const Tensor& d_log_p, const Tensor
                "needs one cotangent per selected id, in the compute type");
   MOTLEY_CHECK(!d_entropy.defined() || (d_entropy.numel() == rows && d_entropy.dtype() == compute), "head_backward",
                "needs one entropy cotangent per row, in the compute type, or none");
+  const Device& device = ops::device_of("head_backward", result.both, d_log_p);
   const size_t size = kernels::dtype_size(compute);
-  const Tensor cotangents = Tensor::zeros({selected + rows}, compute);
+  const Tensor cotangents = Tensor::zeros({selected + rows}, compute, device);
   auto* bytes = static_cast<std::byte*>(cotangents.raw());
-  std::memcpy(bytes, d_log_p.raw(), static_cast<size_t>(selected) * size);
+  kernels::copy_bytes(bytes, device, d_log_p.raw(), device, static_cast<size_t>(selected) * size);
   if (d_entropy.defined()) {
-    std::memcpy(bytes + static_cast<size_t>(selected) * size, d_entropy.raw(), static_cast<size_t>(rows) * size);
+    ops::device_of("head_backward", d_log_p, d_entropy);
+    kernels::copy_bytes(bytes + static_cast<size_t>(selected) * size, device, d_entropy.raw(), device,
+                        static_cast<size_t>(rows) * size);
   }
   backward(result.both, cotangents);
 }

@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "kernels/pointwise.h"
+#include "tensor/ops_common.h"
 
 namespace motley {
 namespace {
@@ -33,6 +34,7 @@ double squared_norm(const std::vector<std::string>& names, Parameters& parameter
   double total = 0.0;
   for (const std::string& name : names) {
     const Tensor gradient = parameters.at(name).grad_buffer();
+    ops::check_on_cpu("optimizer", gradient.device());
     total += gradient.dtype() == DType::f64
                  ? kernels::cpu::sum_of_squares<double>(gradient.data<double>(), gradient.numel())
                  : kernels::cpu::sum_of_squares<float>(gradient.data<float>(), gradient.numel());
@@ -42,12 +44,12 @@ double squared_norm(const std::vector<std::string>& names, Parameters& parameter
 
 template <class T>
 void update(const Tensor& weight, const Tensor& first, const Tensor& second, kernels::AdamWArgs<T> args) {
-  args.weight = weight.data<T>();
-  args.first = first.data<T>();
-  args.second = second.data<T>();
-  args.gradient = weight.grad_buffer().data<T>();
+  args.weight = weight.pointer<T>();
+  args.first = first.pointer<T>();
+  args.second = second.pointer<T>();
+  args.gradient = weight.grad_buffer().pointer<T>();
   args.count = weight.numel();
-  kernels::cpu::adamw<T>(args);
+  MOTLEY_RUN_ON_CPU("optimizer", weight.device(), adamw<T>, args);
 }
 
 }  // namespace
@@ -61,8 +63,8 @@ AdamW::AdamW(Parameters& parameters, AdamWConfig config, LossScale loss_scale)
     const Tensor& weight = parameters_.at(name);
     MOTLEY_CHECK(weight.dtype() == DType::f32 || weight.dtype() == DType::f64, "optimizer",
                  name + ": masters must be fp32 or fp64");
-    first_.emplace(name, Tensor::zeros(weight.shape(), weight.dtype()));
-    second_.emplace(name, Tensor::zeros(weight.shape(), weight.dtype()));
+    first_.emplace(name, Tensor::zeros(weight.shape(), weight.dtype(), weight.device()));
+    second_.emplace(name, Tensor::zeros(weight.shape(), weight.dtype(), weight.device()));
   }
 }
 
@@ -124,8 +126,8 @@ StepOutcome AdamW::step() {
 
 AdamW::State AdamW::state() const {
   State state;
-  for (const auto& [name, tensor] : first_) state.tensors.emplace("adam.first/" + name, tensor.clone());
-  for (const auto& [name, tensor] : second_) state.tensors.emplace("adam.second/" + name, tensor.clone());
+  for (const auto& [name, tensor] : first_) state.tensors.emplace("adam.first/" + name, tensor.clone(Device{}));
+  for (const auto& [name, tensor] : second_) state.tensors.emplace("adam.second/" + name, tensor.clone(Device{}));
   state.numbers = {{"adam.steps", static_cast<double>(steps_)},
                    {"adam.skipped", static_cast<double>(skipped_)},
                    {"loss_scale.scale", loss_scale_.scale},
@@ -140,7 +142,7 @@ void AdamW::restore(const State& state) {
     if (found->second.shape() != like.shape() || found->second.dtype() != like.dtype()) {
       throw std::runtime_error("optimizer state: " + name + " has another shape or type than the parameter");
     }
-    return found->second.clone();
+    return found->second.clone(like.device());
   };
   const auto number = [&](const std::string& name) {
     const auto found = state.numbers.find(name);

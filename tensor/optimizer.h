@@ -41,7 +41,8 @@ class AdamW {
   int64_t steps() const { return steps_; }
   int64_t skipped() const { return skipped_; }
   const LossScale& loss_scale() const { return loss_scale_; }
-  /// Everything that a resume needs, as tensors by name (adam.first/<parameter>, adam.second/<parameter>) and numbers.
+  /// Everything that a resume needs, as tensors by name (adam.first/<parameter>, adam.second/<parameter>), on the CPU,
+  /// and numbers; `restore` takes it on any device.
   struct State {
     std::map<std::string, Tensor> tensors;
     std::map<std::string, double> numbers;

@@ -146,10 +146,17 @@ int64_t Parameters::count() const {
   return total;
 }
 
-Parameters Parameters::clone() const {
+const Device& Parameters::device() const {
+  static const Device host;
+  return tensors_.empty() ? host : tensors_.begin()->second.device();
+}
+
+Parameters Parameters::clone() const { return clone(device()); }
+
+Parameters Parameters::clone(const Device& device) const {
   Parameters copy;
   copy.names_ = names_;
-  for (const auto& [name, tensor] : tensors_) copy.tensors_.emplace(name, tensor.clone());
+  for (const auto& [name, tensor] : tensors_) copy.tensors_.emplace(name, tensor.clone(device));
   return copy;
 }
 
@@ -164,7 +171,8 @@ void Parameters::zero_grad() {
 uint64_t fingerprint(const Tensor& tensor) {
   uint64_t hash = kernels::mix(static_cast<uint64_t>(tensor.dtype()), tensor.shape().size());
   for (const int64_t size : tensor.shape()) hash = kernels::mix(hash, static_cast<uint64_t>(size));
-  const auto* bytes = static_cast<const std::byte*>(tensor.raw());
+  const Tensor here = tensor.detach().to(Device{});
+  const auto* bytes = static_cast<const std::byte*>(here.raw());
   const size_t count = static_cast<size_t>(tensor.numel()) * kernels::dtype_size(tensor.dtype());
   for (size_t at = 0; at < count; at += sizeof(uint64_t)) {
     uint64_t word = 0;

@@ -197,7 +197,8 @@ void write_tensors(const std::filesystem::path& file, const TensorFile& content)
   out.reserve(out.size() + text.size() + at);
   out += text;
   for (const auto& [name, tensor] : content.tensors) {
-    out.append(static_cast<const char*>(tensor.raw()),
+    const Tensor here = tensor.detach().to(Device{});
+    out.append(static_cast<const char*>(here.raw()),
                static_cast<size_t>(tensor.numel()) * kernels::dtype_size(tensor.dtype()));
   }
   write_file_atomically(file, out);

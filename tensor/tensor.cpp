@@ -1,9 +1,8 @@
 #include "tensor/tensor.h"
 
-#include <cstring>
-
 #include "kernels/pointwise.h"
 #include "tensor/buffer_pool.h"
+#include "tensor/ops_common.h"
 #include "tensor/tensor_impl.h"
 
 namespace motley {
@@ -20,15 +19,29 @@ int64_t count_of(const Shape& shape) {
 
 size_t byte_count(int64_t numel, DType dtype) { return static_cast<size_t>(numel) * kernels::dtype_size(dtype); }
 
+template <class Value>
+Tensor converted(std::span<const Value> values, Shape shape, DType dtype, const Device& device) {
+  const Tensor result = Tensor::empty(std::move(shape), dtype);
+  MOTLEY_CHECK(static_cast<int64_t>(values.size()) == result.numel(), "from",
+               "got " + std::to_string(values.size()) + " values for " + std::to_string(result.numel()) + " elements");
+  kernels::cpu::convert(result.raw(), dtype, values.data(), kernels::dtype_of<Value>(), result.numel());
+  return result.to(device);
+}
+
 }  // namespace
 
 void contract_failed(std::string_view op, const std::string& message) {
   throw ContractError(std::string(op) + ": " + message);
 }
 
-Tensor::Impl::Impl(Shape shape_, DType dtype_, std::shared_ptr<void> data_)
-    : shape(std::move(shape_)), numel(count_of(shape)), dtype(dtype_), data(std::move(data_)), grad_dtype(dtype_) {
-  if (!data) data = allocate_buffer(byte_count(numel, dtype));
+Tensor::Impl::Impl(Shape shape_, DType dtype_, const Device& device_, std::shared_ptr<void> data_)
+    : shape(std::move(shape_)),
+      numel(count_of(shape)),
+      dtype(dtype_),
+      device(device_),
+      data(std::move(data_)),
+      grad_dtype(dtype_) {
+  if (!data) data = allocate_buffer(byte_count(numel, dtype), device);
 }
 
 Tensor::Impl::~Impl() {
@@ -49,35 +62,28 @@ Tensor::Impl::~Impl() {
   pending = nullptr;
 }
 
-Tensor Tensor::empty(Shape shape, DType dtype) {
-  return Tensor(std::make_shared<Impl>(std::move(shape), dtype, nullptr));
+Tensor Tensor::empty(Shape shape, DType dtype, const Device& device) {
+  return Tensor(std::make_shared<Impl>(std::move(shape), dtype, device, nullptr));
 }
 
-Tensor Tensor::zeros(Shape shape, DType dtype) {
-  Tensor result = empty(std::move(shape), dtype);
-  std::memset(result.raw(), 0, byte_count(result.numel(), dtype));
+Tensor Tensor::zeros(Shape shape, DType dtype, const Device& device) {
+  Tensor result = empty(std::move(shape), dtype, device);
+  kernels::clear_bytes(result.raw(), device, byte_count(result.numel(), dtype));
   return result;
 }
 
-Tensor Tensor::from(std::span<const double> values, Shape shape, DType dtype) {
-  Tensor result = empty(std::move(shape), dtype);
-  MOTLEY_CHECK(static_cast<int64_t>(values.size()) == result.numel(), "from",
-               "got " + std::to_string(values.size()) + " values for " + std::to_string(result.numel()) + " elements");
-  kernels::cpu::convert(result.raw(), dtype, values.data(), DType::f64, result.numel());
-  return result;
+Tensor Tensor::from(std::span<const double> values, Shape shape, DType dtype, const Device& device) {
+  return converted(values, std::move(shape), dtype, device);
 }
 
-Tensor Tensor::from(std::span<const float> values, Shape shape, DType dtype) {
-  Tensor result = empty(std::move(shape), dtype);
-  MOTLEY_CHECK(static_cast<int64_t>(values.size()) == result.numel(), "from",
-               "got " + std::to_string(values.size()) + " values for " + std::to_string(result.numel()) + " elements");
-  kernels::cpu::convert(result.raw(), dtype, values.data(), DType::f32, result.numel());
-  return result;
+Tensor Tensor::from(std::span<const float> values, Shape shape, DType dtype, const Device& device) {
+  return converted(values, std::move(shape), dtype, device);
 }
 
 Tensor Tensor::view(const Tensor& of, int64_t offset, Shape shape) {
   const auto start = static_cast<std::byte*>(of.raw()) + byte_count(offset, of.dtype());  // remade by now
-  auto impl = std::make_shared<Impl>(std::move(shape), of.dtype(), std::shared_ptr<void>(of.impl_->data, start));
+  auto impl =
+      std::make_shared<Impl>(std::move(shape), of.dtype(), of.device(), std::shared_ptr<void>(of.impl_->data, start));
   MOTLEY_CHECK(offset >= 0 && offset + impl->numel <= of.numel(), "view", "reaches outside the tensor");
   return Tensor(std::move(impl));
 }
@@ -105,11 +111,21 @@ DType Tensor::dtype() const {
   return impl_->dtype;
 }
 
+const Device& Tensor::device() const {
+  MOTLEY_CHECK(defined(), "device", "the tensor is undefined");
+  return impl_->device;
+}
+
+void Tensor::check_host(std::string_view op) const {
+  MOTLEY_CHECK(device().kind == kernels::DeviceKind::cpu, op,
+               "the tensor is on " + kernels::device_name(device()) + ", out of the host's reach: copy it with to()");
+}
+
 void* Tensor::raw() const {
   MOTLEY_CHECK(defined(), "raw", "the tensor is undefined");
   if (!impl_->data) {
     MOTLEY_CHECK(impl_->remake, "raw", "the tensor's memory was handed on to another");
-    impl_->data = allocate_buffer(byte_count(impl_->numel, impl_->dtype));
+    impl_->data = allocate_buffer(byte_count(impl_->numel, impl_->dtype), impl_->device);
     impl_->remake(*this);
   }
   return impl_->data.get();
@@ -127,15 +143,25 @@ void Tensor::forget() const {
 
 Tensor Tensor::take_over(const Tensor& x) {
   Impl& given = *x.impl_;
-  if (given.leaf || given.grad_owner || given.data.use_count() != 1) return empty(given.shape, given.dtype);
+  if (given.leaf || given.grad_owner || given.data.use_count() != 1) {
+    return empty(given.shape, given.dtype, given.device);
+  }
   given.remake = nullptr;
-  return Tensor(std::make_shared<Impl>(given.shape, given.dtype, std::move(given.data)));
+  return Tensor(std::make_shared<Impl>(given.shape, given.dtype, given.device, std::move(given.data)));
 }
 
 std::vector<double> Tensor::to_doubles() const {
+  const NoGrad values_only;
+  const Tensor here = to(Device{});
   std::vector<double> values(static_cast<size_t>(numel()));
-  kernels::cpu::convert(values.data(), DType::f64, raw(), dtype(), numel());
+  kernels::cpu::convert(values.data(), DType::f64, here.raw(), dtype(), numel());
   return values;
+}
+
+Tensor Tensor::to(const Device& device) const {
+  if (device == this->device()) return *this;
+  const Tensor x = *this;
+  return record("to", clone(device), {x}, [x](const Tensor& dy) { x.add_grad(dy.to(x.device())); });
 }
 
 Tensor Tensor::reshape(Shape shape) const {
@@ -146,9 +172,11 @@ Tensor Tensor::reshape(Shape shape) const {
                 [x](const Tensor& dy) { x.add_grad(view(dy, 0, x.shape())); });
 }
 
-Tensor Tensor::clone() const {
-  Tensor copy = empty(shape(), dtype());
-  std::memcpy(copy.raw(), raw(), byte_count(numel(), dtype()));
+Tensor Tensor::clone() const { return clone(device()); }
+
+Tensor Tensor::clone(const Device& device) const {
+  Tensor copy = empty(shape(), dtype(), device);
+  kernels::copy_bytes(copy.raw(), device, raw(), this->device(), byte_count(numel(), dtype()));
   return copy;
 }
 
@@ -159,8 +187,8 @@ Tensor slice(const Tensor& x, int64_t offset, Shape shape) {
     const Tensor whole = x.chain_buffer(Tensor::Chain::product);
     kernels::visit_dtype(dy.dtype(), [&]<class T>(T) {
       MOTLEY_CHECK(whole.dtype() == dy.dtype(), "slice", "of a leaf in half precision is not differentiable");
-      T* part = whole.data<T>() + offset;
-      kernels::cpu::add<T>(part, part, dy.data<T>(), dy.numel());
+      T* part = whole.pointer<T>() + offset;
+      MOTLEY_RUN_ON_CPU("slice", dy.device(), add<T>, part, part, dy.pointer<T>(), dy.numel());
     });
   });
 }

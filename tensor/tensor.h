@@ -1,5 +1,6 @@
 // Eager tensors with reverse-mode differentiation. A Tensor is a shared handle: copying it copies a pointer. Always
-// contiguous, row-major.
+// contiguous, row-major, in the memory of one device (kernels/device.h). Ops run on the device of their operands, which
+// must be one; their lists of ids and positions are the host's.
 //
 // Gradients: `backward` walks the recorded nodes in reverse order of their creation, so sums of gradients have a fixed
 // order. A leaf's gradient has the compute type (f32 for f32, bf16, f16; f64 for f64); the gradient of an intermediate
@@ -15,10 +16,12 @@
 #include <string_view>
 #include <vector>
 
+#include "kernels/device.h"
 #include "kernels/dtype.h"
 
 namespace motley {
 
+using kernels::Device;
 using kernels::DType;
 using Shape = std::vector<int64_t>;
 
@@ -36,34 +39,48 @@ class ContractError : public std::logic_error {
 class Tensor {
  public:
   Tensor() = default;
-  static Tensor empty(Shape shape, DType dtype);  // contents undefined
-  static Tensor zeros(Shape shape, DType dtype);
+  /// Throw std::runtime_error where the device is not there or has no memory left.
+  static Tensor empty(Shape shape, DType dtype, const Device& device = {});  // contents undefined
+  static Tensor zeros(Shape shape, DType dtype, const Device& device = {});
   /// Values are converted (rounded once) to dtype.
-  static Tensor from(std::span<const double> values, Shape shape, DType dtype);
-  static Tensor from(std::span<const float> values, Shape shape, DType dtype);
+  static Tensor from(std::span<const double> values, Shape shape, DType dtype, const Device& device = {});
+  static Tensor from(std::span<const float> values, Shape shape, DType dtype, const Device& device = {});
 
   bool defined() const { return impl_ != nullptr; }
   const Shape& shape() const;
   int64_t dim(int index) const;  // negative counts from the end
   int64_t numel() const;
   DType dtype() const;
+  const Device& device() const;
+  /// The memory, which only kernels of the tensor's device may touch.
   void* raw() const;
-  /// Typed data; the type must be dtype's storage type.
+  /// The same, typed; the type must be dtype's storage type.
   template <class T>
-  T* data() const {
+  T* pointer() const {
     MOTLEY_CHECK(kernels::dtype_of<T>() == dtype(), "data", std::string("tensor is ") + kernels::dtype_name(dtype()));
     return static_cast<T*>(raw());
   }
+  /// For the host: refused unless the tensor is on the CPU.
+  template <class T>
+  T* data() const {
+    check_host("data");
+    return pointer<T>();
+  }
   template <class T>
   std::span<T> span() const {
-    return {data<T>(), static_cast<size_t>(numel())};
+    check_host("span");
+    return {pointer<T>(), static_cast<size_t>(numel())};
   }
+  /// A copy for the host, from any device.
   std::vector<double> to_doubles() const;
+  /// The tensor itself if it is there already, else a copy; differentiable: the gradient is copied back.
+  Tensor to(const Device& device) const;
 
   /// The same data under another shape; differentiable.
   Tensor reshape(Shape shape) const;
-  Tensor clone() const;   // a copy without history
-  Tensor detach() const;  // the same data without history
+  Tensor clone() const;                      // a copy without history
+  Tensor clone(const Device& device) const;  // the same on any device
+  Tensor detach() const;                     // the same data without history
 
   /// A leaf whose gradient is wanted.
   Tensor& set_requires_grad(bool wanted);
@@ -98,6 +115,7 @@ class Tensor {
   struct Impl;
   std::shared_ptr<Impl> impl_;
   explicit Tensor(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+  void check_host(std::string_view op) const;
   static Tensor view(const Tensor& of, int64_t offset, Shape shape);  // elements from `offset` on, without history
   /// A tensor of x's shape and type in x's memory, where that is no leaf's and not shared; else in memory of its own.
   /// x keeps its history, but may not be read any more.
@@ -116,8 +134,8 @@ class Tensor {
 Tensor record(std::string_view op, Tensor y, std::vector<Tensor> inputs, std::function<void(const Tensor& dy)> closure);
 /// Elements [offset, offset + numel(shape)) of x under a shape of their own: the same data; differentiable.
 Tensor slice(const Tensor& x, int64_t offset, Shape shape);
-/// Propagates dy (shape and type of y) to every leaf. The graph of y is released as it is walked; a second walk over
-/// any part of it is refused with ContractError, before any gradient has changed.
+/// Propagates dy (shape, type and device of y) to every leaf. The graph of y is released as it is walked; a second walk
+/// over any part of it is refused with ContractError, before any gradient has changed.
 void backward(const Tensor& y, const Tensor& dy);
 
 /// body(x), of which only x is kept: backward runs it again, and its graph lives until x's gradient is known. Gradients

@@ -15,7 +15,7 @@ struct GraphNode {
 };
 
 struct Tensor::Impl {
-  Impl(Shape shape_, DType dtype_, std::shared_ptr<void> data_);
+  Impl(Shape shape_, DType dtype_, const Device& device_, std::shared_ptr<void> data_);
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
   ~Impl();
@@ -23,6 +23,7 @@ struct Tensor::Impl {
   Shape shape;
   int64_t numel = 0;
   DType dtype;
+  Device device;
   std::shared_ptr<void> data;
   DType grad_dtype;
   bool leaf = false;                 // a gradient is wanted

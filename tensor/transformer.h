@@ -44,6 +44,9 @@ class Parameters {
   const std::vector<std::string>& names() const { return names_; }
   int64_t count() const;  // numbers in all tensors together
   Parameters clone() const;
+  Parameters clone(const Device& device) const;  // a copy there
+  /// Of all of them; the CPU if there are none.
+  const Device& device() const;
   void set_requires_grad(bool wanted);
   void zero_grad();
   /// A 64-bit fingerprint of every tensor's bytes, by name.

@@ -1,6 +1,7 @@
 // Stands for the CUDA bodies in a build without them, so that callers link and are told.
 #include <stdexcept>
 
+#include "kernels/arrays.h"
 #include "kernels/cpu/instantiate.h"
 #include "kernels/device_memory.h"
 #include "kernels/head.h"
@@ -21,6 +22,8 @@ void* allocate(size_t) { absent(); }
 void release(void*) noexcept {}
 void copy_in(void*, const void*, size_t) { absent(); }
 void copy_out(void*, const void*, size_t) { absent(); }
+void copy(void*, const void*, size_t) { absent(); }
+void clear(void*, size_t) { absent(); }
 void synchronize() { absent(); }
 
 void quantize(const QuantizeArgs&) { absent(); }
@@ -33,6 +36,22 @@ void quantize_activations(const QuantizeActivationsArgs&) { absent(); }
   }                                                          \
   template <>                                                \
   void rms_norm_backward<T>(const RmsNormBackwardArgs<T>&) { \
+    absent();                                                \
+  }                                                          \
+  template <>                                                \
+  void multiply<T>(T*, const T*, const T*, int64_t) {        \
+    absent();                                                \
+  }                                                          \
+  template <>                                                \
+  void fill<T>(T*, const Compute<T>*, int64_t) {             \
+    absent();                                                \
+  }                                                          \
+  template <>                                                \
+  void sum<T>(Compute<T>*, const T*, int64_t) {              \
+    absent();                                                \
+  }                                                          \
+  template <>                                                \
+  void add_rows<T>(const AddRowsArgs<T>&) {                  \
     absent();                                                \
   }                                                          \
   template <>                                                \

@@ -21,11 +21,14 @@ int device_count() {
 }
 
 void use_device(int index) {
+  thread_local int selected = -1;  // every op asks, before every launch
+  if (index == selected) return;
   const int count = device_count();
   if (index < 0 || index >= count)
     throw std::runtime_error("device cuda:" + std::to_string(index) + ": this machine has " + std::to_string(count) +
                              " CUDA devices that can be used");
   check(cudaSetDevice(index), "cudaSetDevice");
+  selected = index;
 }
 
 void* allocate(size_t bytes) {
@@ -49,6 +52,10 @@ void copy_in(void* to, const void* from, size_t bytes) {
 void copy_out(void* to, const void* from, size_t bytes) {
   check(cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToHost), "copy from the device");
 }
+void copy(void* to, const void* from, size_t bytes) {
+  check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, nullptr), "copy within the device");
+}
+void clear(void* memory, size_t bytes) { check(cudaMemsetAsync(memory, 0, bytes, nullptr), "cudaMemsetAsync"); }
 
 void synchronize() { check(cudaDeviceSynchronize(), "cudaDeviceSynchronize"); }
 

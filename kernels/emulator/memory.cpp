@@ -49,6 +49,8 @@ void copy_in(void* to, const void* from, size_t bytes) {
 void copy_out(void* to, const void* from, size_t bytes) {
   if (bytes != 0) std::memcpy(to, from, bytes);
 }
+void copy(void* to, const void* from, size_t bytes) { copy_in(to, from, bytes); }
+void clear(void* data, size_t bytes) { std::memset(data, 0, bytes); }
 
 void synchronize() {
   const std::lock_guard lock(memory().mutex);

@@ -9,6 +9,7 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "kernels/arrays.h"
 #include "kernels/device_memory.h"
 #include "kernels/emulator/emulator.h"
 #include "kernels/head.h"
@@ -95,6 +96,12 @@ TEST_CASE("a build without CUDA says so") {
   CHECK_THROWS_WITH(cuda::use_device(0), says);
   CHECK_THROWS_WITH(cuda::allocate(1), says);
   CHECK_THROWS_WITH(cuda::synchronize(), says);
+  CHECK_THROWS_WITH(cuda::copy(nullptr, nullptr, 0), says);
+  CHECK_THROWS_WITH(cuda::clear(nullptr, 0), says);
+  CHECK_THROWS_WITH(cuda::multiply<fp16>(nullptr, nullptr, nullptr, 0), says);
+  CHECK_THROWS_WITH(cuda::fill<bf16>(nullptr, nullptr, 0), says);
+  CHECK_THROWS_WITH(cuda::sum<float>(nullptr, nullptr, 0), says);
+  CHECK_THROWS_WITH(cuda::add_rows(AddRowsArgs<double>{}), says);
   CHECK_THROWS_WITH(cuda::rms_norm(RmsNormArgs<float>{}), says);
   CHECK_THROWS_WITH(cuda::rms_norm_backward(RmsNormBackwardArgs<bf16>{}), says);
   CHECK_THROWS_WITH(cuda::head(HeadArgs<double>{}), says);

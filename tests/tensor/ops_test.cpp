@@ -4,91 +4,16 @@
 #include <catch2/catch.hpp>
 #include <map>
 
-#include "tests/tensor/gradcheck.h"
+#include "tests/tensor/op_cases.h"
 
 using namespace motley;
+using namespace motley::test;
 using kernels::Format;
-using motley::test::check_jacobian;
-using motley::test::constant;
-using motley::test::Function;
-using motley::test::normals;
-using motley::test::relative_error;
 using Values = std::vector<double>;
-
-namespace {
-
-/// One op as a function of its differentiable operands, with operands to try it at.
-struct Case {
-  const char* name;
-  std::vector<Shape> shapes;
-  Function f;
-};
-
-const std::vector<int32_t> kIds{2, 0, 2, 4, 2};
-const std::vector<int64_t> kRows{1, 3, 1};
-const std::vector<int32_t> kPositions{0, 1, 2, 0, 1, 5};
-const std::vector<int32_t> kStarts{0, 3, 3, 4, 6};  // an empty sequence among them
-
-std::vector<Case> cases() {
-  const auto rope_table = [](const Tensor& x) { return RopeTable(6, 4, 100.0, kernels::compute_dtype(x.dtype())); };
-  return {
-      {"cast", {{2, 3}}, [](const auto& x) { return cast(x[0], x[0].dtype()); }},
-      {"add", {{2, 3}, {2, 3}}, [](const auto& x) { return add(x[0], x[1]); }},
-      {"mul", {{2, 3}, {2, 3}}, [](const auto& x) { return mul(x[0], x[1]); }},
-      {"square", {{5}}, [](const auto& x) { return mul(x[0], x[0]); }},
-      {"sum", {{2, 3}}, [](const auto& x) { return sum(mul(x[0], x[0])); }},
-      {"reshape",
-       {{2, 3}},
-       [](const auto& x) {
-         return x[0].reshape({3, 2});
-       }},
-      {"slice", {{2, 3}}, [](const auto& x) { return slice(mul(x[0], x[0]), 2, {3}); }},
-      {"silu_mul", {{3, 5}, {3, 5}}, [](const auto& x) { return silu_mul(x[0], x[1]); }},
-      {"gated_linear_added",
-       {{3, 5}, {3, 5}, {2, 5}, {3, 2}},
-       [](const auto& x) { return gated_linear_added(x[0], x[1], x[2], x[3]); }},
-      {"embedding", {{5, 3}}, [](const auto& x) { return embedding(x[0], kIds); }},
-      {"gather_rows", {{4, 3}}, [](const auto& x) { return gather_rows(x[0], kRows); }},
-      {"rms_norm", {{3, 19}, {19}}, [](const auto& x) { return rms_norm(x[0], x[1], 1e-3); }},
-      {"linear", {{5, 7}, {3, 7}}, [](const auto& x) { return linear(x[0], x[1]); }},
-      {"linear in tiles", {{2, 9}, {3, 9}}, [](const auto& x) { return linear(x[0], x[1], 4); }},
-      {"rope", {{6, 8}}, [=](const auto& x) { return rope(x[0], kPositions, 2, rope_table(x[0])); }},
-      {"attention",
-       {{6, 16}, {6, 8}, {6, 8}},
-       [](const auto& x) { return attention(x[0], x[1], x[2], 4, 2, kStarts); }},
-      {"attention of one head",
-       {{6, 4}, {6, 4}, {6, 4}},
-       [](const auto& x) {
-         return attention(x[0], x[1], x[2], 1, 1, std::vector<int32_t>{0, 6});
-       }},
-  };
-}
-
-std::shared_ptr<HeadQuery> full_query() {
-  auto query = std::make_shared<HeadQuery>();
-  query->temperature = 0.7;
-  query->selected_offsets = {0, 1, 1, 4};
-  query->selected_ids = {3, 8, 0, 5};
-  return query;
-}
-
-std::shared_ptr<HeadQuery> replayed_query() {
-  auto query = full_query();
-  query->candidate_offsets = {0, 3, 4, 8};
-  query->candidate_ids = {1, 3, 4, 6, 0, 5, 7, 8};
-  return query;
-}
-
-/// log p and entropy in one vector, through one backward pass.
-Tensor head_values(const std::vector<Tensor>& x, const std::shared_ptr<HeadQuery>& query) {
-  return selected_log_probs(x[0], x[1], query).both;
-}
-
-}  // namespace
 
 TEST_CASE("every op's gradient agrees with finite differences") {
   uint64_t seed = 100;
-  for (const Case& each : cases()) {
+  for (const OpCase& each : op_cases()) {
     DYNAMIC_SECTION(each.name) {
       std::vector<Tensor> inputs;
       for (const Shape& shape : each.shapes) inputs.push_back(normals(shape, ++seed));
@@ -221,9 +146,9 @@ TEST_CASE("gradients in low precision are close to those in float64") {
   // ten of them in the norm of a whole gradient.
   const std::vector<std::pair<DType, double>> types{
       {DType::f32, 10 * 0x1p-25}, {DType::f16, 10 * 0x1p-12}, {DType::bf16, 10 * 0x1p-9}};
-  auto tried = cases();
+  auto tried = op_cases();
   tried.push_back({"head", {{3, 5}, {9, 5}}, [](const auto& x) { return head_values(x, full_query()); }});
-  for (const Case& each : tried) {
+  for (const OpCase& each : tried) {
     const auto gradients = [&](DType dtype) {
       std::vector<Tensor> inputs;
       uint64_t seed = 7;
