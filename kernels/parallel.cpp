@@ -1,5 +1,7 @@
 #include "kernels/parallel.h"
 
+#include <hwy/cache_control.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -15,13 +17,28 @@
 namespace motley::kernels {
 namespace {
 
+/// How long a thread that has just computed looks for more before it sleeps. Waking it takes as long as a product of
+/// one row, of which a decode step has hundreds, a few microseconds apart.
+constexpr auto kSpin = std::chrono::microseconds(50);
+
+/// Waits for done() for as long as kSpin.
+template <class Done>
+void spin_until(Done done) {
+  for (const auto end = std::chrono::steady_clock::now() + kSpin; std::chrono::steady_clock::now() < end;) {
+    for (int i = 0; i < 16; ++i) {
+      if (done()) return;
+      hwy::Pause();
+    }
+  }
+}
+
 /// One parallel_for: lives on the caller's stack, which waits until no helper holds it.
 struct Job {
   const std::function<void(int64_t, int64_t)>& body;
   const int64_t count, pieces;
   const ComputeSide side;
   std::atomic<int64_t> next{0};
-  int helpers = 0;                     // threads inside run(), the caller aside; guarded by the pool's mutex
+  std::atomic<int> helpers{0};         // threads inside run(), the caller aside; changed under the pool's mutex
   std::exception_ptr error = nullptr;  // the first one; guarded by the pool's mutex
 };
 
@@ -74,6 +91,11 @@ class Pool {
     run_pieces(job, false);
     std::unique_lock lock(mutex_);
     std::erase(jobs_, &job);
+    if (job.helpers > 0) {
+      lock.unlock();
+      spin_until([&] { return job.helpers == 0; });
+      lock.lock();
+    }
     finished_.wait(lock, [&] { return job.helpers == 0; });
     if (!with_lease) give_back(job.side);
     if (job.error) std::rethrow_exception(job.error);
@@ -145,7 +167,19 @@ class Pool {
     return best;
   }
   void wake_helpers() {
-    if (!jobs_.empty() && busy() < threads_) ready_.notify_one();
+    if (jobs_.empty() || busy() >= threads_) return;
+    ++offers_;
+    if (threads_ - busy() > spinning_) ready_.notify_one();
+  }
+  /// Looks for a job for a while without the lock. Null: none came.
+  Job* spin_for_job(std::unique_lock<std::mutex>& lock) {
+    ++spinning_;
+    const uint64_t seen = offers_;
+    lock.unlock();
+    spin_until([&] { return offers_ != seen; });
+    lock.lock();
+    --spinning_;
+    return next_job();
   }
   /// A client waits for a thread, and this helper's side has more than its share, or the client is of the same side.
   bool should_leave(ComputeSide side) {
@@ -158,8 +192,9 @@ class Pool {
   void work() {
     std::unique_lock lock(mutex_);
     for (;;) {
-      Job* job = nullptr;
-      ready_.wait(lock, [&] { return (job = next_job()) != nullptr; });
+      Job* job = next_job();
+      if (!job && busy() < threads_) job = spin_for_job(lock);
+      if (!job) ready_.wait(lock, [&] { return (job = next_job()) != nullptr; });
       ++job->helpers;
       take(job->side);
       wake_helpers();
@@ -197,7 +232,8 @@ class Pool {
   std::vector<uint64_t> granted_tickets_;
   std::vector<Job*> jobs_;
   uint64_t next_ticket_ = 0;
-  int leases_ = 0, with_work_ = 0, workers_ = 0;
+  std::atomic<uint64_t> offers_{0};  // times that there was a job and a thread to spare
+  int leases_ = 0, with_work_ = 0, workers_ = 0, spinning_ = 0;
   std::chrono::steady_clock::time_point since_ = std::chrono::steady_clock::now();
   ComputeUse use_;
 };

@@ -215,7 +215,7 @@ HWY_EXPORT(find_input_factor);
 
 namespace {
 
-constexpr int64_t kWorthAThread = int64_t{1} << 19;  // products that pay for waking a thread
+constexpr int64_t kWorthAThread = int64_t{1} << 16;  // products that pay for waking a thread
 
 /// Fills FewRows::a with the inputs times `factor`. Returns whether all are finite.
 template <class T>
