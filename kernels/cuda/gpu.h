@@ -1,10 +1,12 @@
-// The vocabulary of device kernels: launch, indices, shared memory, barrier, warp shuffle, scratch. Under nvcc it is
-// CUDA and the bodies are those of namespace cuda; under the host compiler it is the emulator and they are those of
-// namespace emulated. Kernels use nothing else of CUDA, so that one source is both (docs/adding-a-kernel.md).
+// The vocabulary of device kernels: launch, indices, shared memory, barrier, operations of a warp, atomics, scratch.
+// Under nvcc it is CUDA and the bodies are those of namespace cuda; under the host compiler it is the emulator and they
+// are those of namespace emulated. Kernels use nothing else of CUDA but kernels/cuda/fragments.h and async_copy.h,
+// which are of the same kind, so that one source is both (docs/adding-a-kernel.md).
 #pragma once
 
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 #include "kernels/cuda/launch.h"
@@ -16,9 +18,15 @@
 
 #define GPU_NAMESPACE cuda
 #define GPU_KERNEL __global__
+/// The same for launches of `threads` threads a block, with registers for `blocks` such blocks on a multiprocessor.
+#define GPU_BOUNDED_KERNEL(threads, blocks) __global__ __launch_bounds__(threads, blocks)
 #define GPU_DEVICE __device__ inline
+/// Before a loop over an array of a thread: only where its indices are constants does it stay in registers.
+#define GPU_UNROLL _Pragma("unroll")
 /// An array of a block: T* name. Nothing is known of its contents at first.
 #define GPU_SHARED(T, name, count) __shared__ T name[count]
+/// The launch's dynamic shared memory: unsigned char* name, aligned to 16 bytes. Once in a kernel.
+#define GPU_DYNAMIC_SHARED(name) extern __shared__ __align__(16) unsigned char name[]
 
 namespace motley::kernels::cuda {
 
@@ -28,10 +36,39 @@ GPU_DEVICE int64_t block() { return blockIdx.x; }
 GPU_DEVICE int64_t blocks() { return gridDim.x; }
 /// Every thread of the block must come here.
 GPU_DEVICE void barrier() { __syncthreads(); }
-/// The value of the lane whose number in the warp differs by `mask`. All 32 lanes must come here.
+// All 32 lanes of a warp must come to each operation of the warp.
+/// The value of the lane whose number in the warp differs by `mask`.
 template <class T>
 GPU_DEVICE T shuffle_xor(T value, int mask) {
-  return __shfl_xor_sync(0xffffffffu, value, mask);
+  return __shfl_xor_sync(kWholeWarp, value, mask);
+}
+/// The value of the lane `distance` above or below; this lane's own where the warp ends.
+template <class T>
+GPU_DEVICE T shuffle_down(T value, int distance) {
+  return __shfl_down_sync(kWholeWarp, value, static_cast<unsigned>(distance));
+}
+template <class T>
+GPU_DEVICE T shuffle_up(T value, int distance) {
+  return __shfl_up_sync(kWholeWarp, value, static_cast<unsigned>(distance));
+}
+/// The value of that lane, 0 .. 31.
+template <class T>
+GPU_DEVICE T shuffle_from(T value, int lane) {
+  return __shfl_sync(kWholeWarp, value, lane);
+}
+/// Bit i: the condition of lane i.
+GPU_DEVICE uint32_t ballot(bool condition) { return __ballot_sync(kWholeWarp, condition); }
+GPU_DEVICE bool any_of_warp(bool condition) { return __any_sync(kWholeWarp, condition) != 0; }
+GPU_DEVICE bool all_of_warp(bool condition) { return __all_sync(kWholeWarp, condition) != 0; }
+
+/// Return what was there before. Threads come in no order: a sum of floats then depends on it.
+template <class T>
+GPU_DEVICE T atomic_add(T* at, std::type_identity_t<T> value) {
+  return atomicAdd(at, value);
+}
+template <class T>
+GPU_DEVICE T atomic_max(T* at, std::type_identity_t<T> value) {
+  return atomicMax(at, value);
 }
 
 void check(cudaError_t status, const char* what);
@@ -40,7 +77,11 @@ template <class... Args>
 void launch(const Launch& shape, void (*kernel)(Args...), const std::type_identity_t<Args>&... args) {
   if (shape.blocks == 0) return;
   if (shape.blocks > 0x7fffffff) check(cudaErrorInvalidConfiguration, shape.name);
-  kernel<<<static_cast<unsigned>(shape.blocks), static_cast<unsigned>(shape.threads)>>>(args...);
+  if (shape.shared > kStaticSharedBytes)
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shape.shared)),
+          shape.name);
+  kernel<<<static_cast<unsigned>(shape.blocks), static_cast<unsigned>(shape.threads),
+           static_cast<size_t>(shape.shared)>>>(args...);
   check(cudaGetLastError(), shape.name);
 }
 
@@ -52,6 +93,8 @@ void launch(const Launch& shape, void (*kernel)(Args...), const std::type_identi
 
 #define GPU_NAMESPACE emulated
 #define GPU_KERNEL inline
+#define GPU_BOUNDED_KERNEL(threads, blocks) inline
+#define GPU_UNROLL
 #define GPU_DEVICE inline
 #define GPU_SHARED(T, name, count)                              \
   T* const name = ::motley::kernels::emulator::shared_array<T>( \
@@ -60,20 +103,72 @@ void launch(const Launch& shape, void (*kernel)(Args...), const std::type_identi
         return &key;                                            \
       }(),                                                      \
       count)
+#define GPU_DYNAMIC_SHARED(name) unsigned char* const name = ::motley::kernels::emulator::dynamic_shared()
 
 namespace motley::kernels::emulated {
+
+using emulator::Where;
 
 GPU_DEVICE int thread() { return emulator::place.thread; }
 GPU_DEVICE int threads() { return emulator::place.threads; }
 GPU_DEVICE int64_t block() { return emulator::place.block; }
 GPU_DEVICE int64_t blocks() { return emulator::place.blocks; }
-GPU_DEVICE void barrier(const emulator::Where& where = emulator::Where::current()) { emulator::barrier(where); }
-template <class T>
-GPU_DEVICE T shuffle_xor(T value, int mask, const emulator::Where& where = emulator::Where::current()) {
+GPU_DEVICE void barrier(const Where& where = Where::current()) { emulator::barrier(where); }
+
+/// What lane source(this lane) of the warp gives.
+template <class T, class Source>
+GPU_DEVICE T shuffle(T value, Source source, const Where& where) {
   static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= emulator::kSlotBytes);
+  emulator::meet(&value, sizeof(T), where);
   T other;
-  emulator::exchange(&value, &other, sizeof(T), mask, where);
+  std::memcpy(&other, emulator::given(source(thread() % kWarp), where), sizeof(T));
   return other;
+}
+template <class T>
+GPU_DEVICE T shuffle_xor(T value, int mask, const Where& where = Where::current()) {
+  return shuffle(
+      value, [&](int lane) { return lane ^ mask; }, where);
+}
+template <class T>
+GPU_DEVICE T shuffle_down(T value, int distance, const Where& where = Where::current()) {
+  return shuffle(
+      value, [&](int lane) { return lane + distance < kWarp ? lane + distance : lane; }, where);
+}
+template <class T>
+GPU_DEVICE T shuffle_up(T value, int distance, const Where& where = Where::current()) {
+  return shuffle(
+      value, [&](int lane) { return lane >= distance ? lane - distance : lane; }, where);
+}
+template <class T>
+GPU_DEVICE T shuffle_from(T value, int lane, const Where& where = Where::current()) {
+  return shuffle(
+      value, [&](int) { return lane; }, where);
+}
+GPU_DEVICE uint32_t ballot(bool condition, const Where& where = Where::current()) {
+  emulator::meet(&condition, sizeof(condition), where);
+  uint32_t bits = 0;
+  for (int lane = 0; lane < kWarp; ++lane)
+    bits |= static_cast<uint32_t>(*static_cast<const bool*>(emulator::given(lane, where))) << lane;
+  return bits;
+}
+GPU_DEVICE bool any_of_warp(bool condition, const Where& where = Where::current()) {
+  return ballot(condition, where) != 0;
+}
+GPU_DEVICE bool all_of_warp(bool condition, const Where& where = Where::current()) {
+  return ballot(condition, where) == kWholeWarp;
+}
+
+template <class T>
+GPU_DEVICE T atomic_add(T* at, std::type_identity_t<T> value) {
+  const T before = *at;
+  *at = before + value;
+  return before;
+}
+template <class T>
+GPU_DEVICE T atomic_max(T* at, std::type_identity_t<T> value) {
+  const T before = *at;
+  *at = before < value ? value : before;
+  return before;
 }
 
 template <class... Args>

@@ -9,8 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/emulator/async_copies.h"
 #include "kernels/emulator/fiber.h"
-#include "kernels/emulator/guarded.h"
+#include "kernels/emulator/random_order.h"
 
 namespace motley::kernels::emulator {
 
@@ -20,22 +21,16 @@ namespace {
 
 struct Unwound {};  // takes the fibers of a faulty launch back to their start
 
-enum class State : uint8_t { ready, at_shuffle, at_barrier, done };
+enum class State : uint8_t { ready, in_warp, at_barrier, done };  // in_warp: waits for its other lanes
 
 struct Lane {
   std::unique_ptr<Fiber> fiber;
   State state = State::done;
   bool inside = false;  // the body: its fiber waits somewhere in it
   Where where;
-  int parity = 0;  // of the shuffles so far: two slots let a lane go on while others still read
+  int parity = 0;  // of the meetings so far: two slots let a lane go on while others still read
   alignas(kSlotBytes) unsigned char slots[2][kSlotBytes] = {};
-};
-
-struct SharedArray {
-  const void* key;
-  std::unique_ptr<GuardedBytes> memory;
-  Poison poison;
-  bool fresh;  // not yet asked for in this block
+  AsyncCopies copies;
 };
 
 std::string text_of(const Where& where) {
@@ -45,13 +40,6 @@ bool same(const Where& a, const Where& b) {
   return a.line() == b.line() && a.column() == b.column() && std::strcmp(a.file_name(), b.file_name()) == 0;
 }
 
-/// SplitMix64 (Steele, Lea, Flood 2014): orders need no more.
-uint64_t scrambled(uint64_t x) {
-  x += 0x9e3779b97f4a7c15u;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
-}
 /// 0 .. count - 1, permuted by a seed other than 0.
 void fill_order(std::vector<int64_t>& order, int64_t count, uint64_t seed) {
   order.resize(static_cast<size_t>(count));
@@ -68,8 +56,15 @@ class Machine {
  public:
   void run(const Launch& launch, const std::function<void()>& body);
   void wait(State state, const Where& where);
-  void exchange(const void* mine, void* theirs, size_t bytes, int mask, const Where& where);
+  void meet(const void* mine, size_t bytes, const Where& where);
+  const void* given(int lane, const Where& where) const;
   void* shared_bytes(const void* key, size_t bytes, Poison poison);
+  unsigned char* dynamic_shared();
+  void check_shared(const void* data, size_t bytes, const Where& where) const;
+  void check_aligned(const void* data, size_t bytes, const Where& where) const;
+  void copy_async(void* to, const void* from, size_t bytes, size_t valid, const Where& where);
+  void commit_copies() { here().copies.commit(); }
+  void wait_for_copies(int pending, const Where& where);
   uint64_t seed = 0;
 
  private:
@@ -79,13 +74,14 @@ class Machine {
   bool release_barrier();
   void resume(int thread);
   void unwind();
-  void check_shared();
+  void check_block();
+  Lane& here() { return lanes_[static_cast<size_t>(place.thread)]; }
   [[noreturn]] void fail(int thread, const std::string& what) const;
 
   const Launch* launch_ = nullptr;
   const std::function<void()>* body_ = nullptr;
   std::vector<Lane> lanes_;  // fibers stay for the next launch
-  std::vector<SharedArray> shared_;
+  SharedMemory shared_, dynamic_;
   std::vector<int64_t> warp_order_, lane_order_;
   std::exception_ptr error_;  // of the body
   bool unwinding_ = false;
@@ -101,7 +97,11 @@ void Machine::prepare(const Launch& launch) {
   if (launch.threads <= 0 || launch.threads > 1024 || launch.threads % kWarp != 0 || launch.blocks > 0x7fffffff)
     throw Fault(std::string(launch.name) + ": a launch of " + std::to_string(launch.blocks) + " blocks of " +
                 std::to_string(launch.threads) + " threads");
+  if (launch.shared < 0 || launch.shared > kSharedBytes)
+    throw Fault(std::string(launch.name) + ": " + std::to_string(launch.shared) +
+                " bytes of dynamic shared memory, of " + std::to_string(kSharedBytes));
   shared_.clear();
+  dynamic_.clear();
   if (lanes_.size() < static_cast<size_t>(launch.threads)) lanes_.resize(static_cast<size_t>(launch.threads));
   for (Lane& lane : lanes_) {
     if (lane.fiber != nullptr) continue;
@@ -147,15 +147,17 @@ void Machine::run_block() {
   const uint64_t order = seed == 0 ? 0 : scrambled(seed ^ scrambled(static_cast<uint64_t>(place.block)));
   fill_order(warp_order_, launch_->threads / kWarp, order);
   fill_order(lane_order_, kWarp, order);
-  for (SharedArray& array : shared_) array.fresh = true;
+  shared_.next_block();
+  dynamic_.next_block();
   for (int t = 0; t < launch_->threads; ++t) {
     lanes_[static_cast<size_t>(t)].state = State::ready;
     lanes_[static_cast<size_t>(t)].parity = 0;
+    lanes_[static_cast<size_t>(t)].copies.clear();
   }
   do {
     for (const int64_t warp : warp_order_) run_warp(static_cast<int>(warp) * kWarp, kWarp);
   } while (release_barrier());
-  check_shared();
+  check_block();
 }
 
 /// Runs a warp until all its lanes wait at a barrier or are done.
@@ -165,10 +167,10 @@ void Machine::run_warp(int first, int count) {
       if (lanes_[static_cast<size_t>(first + lane)].state == State::ready) resume(first + static_cast<int>(lane));
     int waiting = -1, other = -1;
     for (int t = first; t < first + count; ++t)
-      (lanes_[static_cast<size_t>(t)].state == State::at_shuffle ? waiting : other) = t;
+      (lanes_[static_cast<size_t>(t)].state == State::in_warp ? waiting : other) = t;
     if (waiting < 0) return;
     const Lane& leader = lanes_[static_cast<size_t>(waiting)];
-    const std::string at = "waits at the shuffle of " + text_of(leader.where) + ", but thread ";
+    const std::string at = "waits at the warp operation of " + text_of(leader.where) + ", but thread ";
     if (other >= 0) {
       const Lane& lane = lanes_[static_cast<size_t>(other)];
       fail(waiting,
@@ -178,7 +180,7 @@ void Machine::run_warp(int first, int count) {
     for (int t = first; t < first + count; ++t) {
       Lane& lane = lanes_[static_cast<size_t>(t)];
       if (!same(lane.where, leader.where))
-        fail(waiting, at + std::to_string(t) + " of its warp at the shuffle of " + text_of(lane.where));
+        fail(waiting, at + std::to_string(t) + " of its warp at the warp operation of " + text_of(lane.where));
       lane.state = State::ready;
     }
   }
@@ -227,48 +229,79 @@ void Machine::wait(State state, const Where& where) {
   if (unwinding_) throw Unwound();
 }
 
-void Machine::exchange(const void* mine, void* theirs, size_t bytes, int mask, const Where& where) {
-  const int thread = place.thread;
-  Lane& lane = lanes_[static_cast<size_t>(thread)];
-  const int parity = lane.parity;
-  std::memcpy(lane.slots[parity], mine, bytes);
+void Machine::meet(const void* mine, size_t bytes, const Where& where) {
+  Lane& lane = here();
+  std::memcpy(lane.slots[lane.parity], mine, bytes);
   lane.parity ^= 1;
-  wait(State::at_shuffle, where);
-  const int source = (thread % kWarp) ^ mask;
-  if (source < 0 || source >= kWarp)
-    throw Fault(std::string(launch_->name) + ": thread " + std::to_string(thread) + " takes from lane " +
-                std::to_string(source) + " in the shuffle of " + text_of(where));
-  std::memcpy(theirs, lanes_[static_cast<size_t>(thread - thread % kWarp + source)].slots[parity], bytes);
+  wait(State::in_warp, where);
 }
 
-void fill_poison(const SharedArray& array, uint64_t seed) {
-  const uint64_t pattern = array.poison == Poison::f64   ? 0x7ff4a5a5a5a5a5a5u
-                           : array.poison == Poison::f32 ? 0x7fa5a5a57fa5a5a5u
-                                                         : scrambled(seed);
-  auto* bytes = static_cast<unsigned char*>(array.memory->data());
-  for (size_t i = 0; i < array.memory->size(); ++i) bytes[i] = static_cast<unsigned char>(pattern >> (i % 8 * 8));
+const void* Machine::given(int lane, const Where& where) const {
+  const int thread = place.thread;
+  if (lane < 0 || lane >= kWarp)
+    throw Fault(std::string(launch_->name) + ": thread " + std::to_string(thread) + " takes from lane " +
+                std::to_string(lane) + " in the warp operation of " + text_of(where));
+  const int parity = lanes_[static_cast<size_t>(thread)].parity ^ 1;
+  return lanes_[static_cast<size_t>(thread - thread % kWarp + lane)].slots[parity];
 }
 
 void* Machine::shared_bytes(const void* key, size_t bytes, Poison poison) {
-  auto found = std::find_if(shared_.begin(), shared_.end(), [&](const SharedArray& a) { return a.key == key; });
-  if (found == shared_.end()) {
-    size_t total = bytes;
-    for (const SharedArray& array : shared_) total += array.memory->size();
-    if (total > static_cast<size_t>(kSharedBytes))
-      throw Fault(std::string(launch_->name) + ": " + std::to_string(total) + " bytes of shared memory, of " +
-                  std::to_string(kSharedBytes));
-    shared_.push_back({key, std::make_unique<GuardedBytes>(bytes), poison, true});
-    found = shared_.end() - 1;
+  try {
+    return shared_.array(key, bytes, poison, seed, kStaticSharedBytes);
+  } catch (const std::length_error& error) {
+    throw Fault(std::string(launch_->name) + ": " + error.what());
   }
-  if (std::exchange(found->fresh, false)) fill_poison(*found, seed);
-  return found->memory->data();
 }
 
-void Machine::check_shared() {
-  for (const SharedArray& array : shared_)
-    if (!array.memory->intact())
+unsigned char* Machine::dynamic_shared() {
+  static const char key = 0;
+  try {
+    return static_cast<unsigned char*>(
+        dynamic_.array(&key, static_cast<size_t>(launch_->shared), Poison::ones, seed, kSharedBytes));
+  } catch (const std::length_error& error) {
+    throw Fault(std::string(launch_->name) + ": " + error.what());
+  }
+}
+
+void Machine::check_shared(const void* data, size_t bytes, const Where& where) const {
+  const bool inside = shared_.contains(data, bytes) || dynamic_.contains(data, bytes);
+  if (!inside) fail(place.thread, "reaches outside shared memory in " + text_of(where));
+  check_aligned(data, bytes, where);
+}
+
+void Machine::check_aligned(const void* data, size_t bytes, const Where& where) const {
+  if (reinterpret_cast<uintptr_t>(data) % bytes != 0)
+    fail(place.thread,
+         "reaches an address that is not aligned to " + std::to_string(bytes) + " bytes in " + text_of(where));
+}
+
+void Machine::copy_async(void* to, const void* from, size_t bytes, size_t valid, const Where& where) {
+  if ((bytes != 4 && bytes != 8 && bytes != 16) || valid > bytes)
+    fail(place.thread,
+         "copies " + std::to_string(valid) + " of " + std::to_string(bytes) + " bytes in " + text_of(where));
+  check_shared(to, bytes, where);
+  check_aligned(from, bytes, where);
+  here().copies.start(to, from, bytes, valid);
+}
+
+void Machine::wait_for_copies(int pending, const Where& where) {
+  if (!here().copies.wait(pending))
+    fail(place.thread, "waits at " + text_of(where) + " for a copy to where something was stored meanwhile");
+}
+
+void Machine::check_block() {
+  for (SharedMemory* memory : {&shared_, &dynamic_}) {
+    if (const size_t bytes = memory->overrun(); bytes != 0)
       throw Fault(std::string(launch_->name) + ": block " + std::to_string(place.block) +
-                  " stores outside a shared array of " + std::to_string(array.memory->size()) + " bytes");
+                  " stores outside a shared array of " + std::to_string(bytes) + " bytes");
+  }
+  const size_t total = shared_.bytes() + dynamic_.bytes();
+  if (total > static_cast<size_t>(kSharedBytes))
+    throw Fault(std::string(launch_->name) + ": " + std::to_string(total) + " bytes of shared memory, of " +
+                std::to_string(kSharedBytes));
+  for (int t = 0; t < launch_->threads; ++t)
+    if (const size_t count = lanes_[static_cast<size_t>(t)].copies.under_way(); count != 0)
+      fail(t, "has returned with " + std::to_string(count) + " copies that it did not wait for");
 }
 
 Machine& machine() {
@@ -281,9 +314,15 @@ Machine& machine() {
 void set_order(uint64_t seed) { machine().seed = seed; }
 void run(const Launch& launch, const std::function<void()>& body) { machine().run(launch, body); }
 void barrier(const Where& where) { machine().wait(State::at_barrier, where); }
-void exchange(const void* mine, void* theirs, size_t bytes, int mask, const Where& where) {
-  machine().exchange(mine, theirs, bytes, mask, where);
-}
+void meet(const void* mine, size_t bytes, const Where& where) { machine().meet(mine, bytes, where); }
+const void* given(int lane, const Where& where) { return machine().given(lane, where); }
 void* shared_bytes(const void* key, size_t bytes, Poison poison) { return machine().shared_bytes(key, bytes, poison); }
+unsigned char* dynamic_shared() { return machine().dynamic_shared(); }
+void check_shared(const void* data, size_t bytes, const Where& where) { machine().check_shared(data, bytes, where); }
+void copy_async(void* to, const void* from, size_t bytes, size_t valid, const Where& where) {
+  machine().copy_async(to, from, bytes, valid, where);
+}
+void commit_copies() { machine().commit_copies(); }
+void wait_for_copies(int pending, const Where& where) { machine().wait_for_copies(pending, where); }
 
 }  // namespace motley::kernels::emulator

@@ -1,7 +1,8 @@
 // Runs device kernels on the host, one fiber per thread of a block, and is stricter than a device: it finds threads
-// that miss a barrier or meet at different ones, lanes that meet at different shuffles, and stores outside shared
-// memory; shared memory starts as signalling NaN, and the order of blocks, warps and lanes is permuted by a seed. A
-// result that changes with the seed shows a race or a missing barrier. Kernels reach it through kernels/cuda/gpu.h.
+// that miss a barrier or meet at different ones, lanes that meet at different operations of their warp, stores outside
+// shared memory, and copies that nobody waits for; shared memory starts as NaN, and the order of blocks, warps and
+// lanes is permuted by a seed, that of atomic operations with it. A result that changes with the seed shows a race or a
+// missing barrier. Kernels reach it through kernels/cuda/gpu.h.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +12,12 @@
 #include <type_traits>
 
 #include "kernels/cuda/launch.h"
+#include "kernels/emulator/shared_memory.h"
 
 namespace motley::kernels::emulator {
 
 using Where = std::source_location;
-inline constexpr size_t kSlotBytes = 16;            // of a value that a shuffle carries
-inline constexpr int64_t kSharedBytes = 48 * 1024;  // of a block: what every device has without asking
+inline constexpr size_t kSlotBytes = 32;  // of what a lane gives to its warp
 
 /// What a kernel did wrong: kernel, block, thread, file and line.
 class Fault : public std::runtime_error {
@@ -37,12 +38,22 @@ void set_order(uint64_t seed);
 void run(const Launch& launch, const std::function<void()>& body);
 
 void barrier(const Where& where);
-/// Gives `mine` to the warp and takes the value of the lane that differs by `mask`.
-void exchange(const void* mine, void* theirs, size_t bytes, int mask, const Where& where);
+/// Gives `mine` to the warp and waits for its other lanes. Until this lane meets them twice more, given(lane) is what
+/// that lane gave.
+void meet(const void* mine, size_t bytes, const Where& where);
+const void* given(int lane, const Where& where);
 
-/// Poison of shared memory: NaN of the element's own type, else the pattern that the seed gives.
-enum class Poison : uint8_t { f32, f64, other };
 void* shared_bytes(const void* key, size_t bytes, Poison poison);
+/// The launch's dynamic shared memory.
+unsigned char* dynamic_shared();
+/// Throws Fault unless [data, data + bytes) lies in shared memory and is aligned to `bytes`.
+void check_shared(const void* data, size_t bytes, const Where& where);
+
+/// Copies of this thread (kernels/emulator/async_copies.h). 4, 8 or 16 bytes, both sides aligned to their number.
+void copy_async(void* to, const void* from, size_t bytes, size_t valid, const Where& where);
+void commit_copies();
+void wait_for_copies(int pending, const Where& where);
+
 template <class T>
 T* shared_array(const void* key, size_t count) {
   static_assert(std::is_trivially_copyable_v<T>);

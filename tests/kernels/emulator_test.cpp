@@ -140,13 +140,13 @@ TEST_CASE("the emulator names who misses a barrier or a shuffle, and where") {
                                                  here && Contains(", but thread 5 has returned"));
   CHECK_THAT(fault_of(two_barriers_kernel),
              Contains("waits at the barrier of ") && here && Contains("but thread 0 at the barrier of "));
-  CHECK_THAT(fault_of(barrier_in_warp_kernel), Contains("waits at the shuffle of ") && here &&
+  CHECK_THAT(fault_of(barrier_in_warp_kernel), Contains("waits at the warp operation of ") && here &&
                                                    Contains("but thread 3 of its warp waits at the barrier of"));
   CHECK_THAT(fault_of(returns_before_shuffle_kernel),
-             Contains("waits at the shuffle of ") && here && Contains("but thread 40 of its warp has returned"));
+             Contains("waits at the warp operation of ") && here && Contains("but thread 40 of its warp has returned"));
   CHECK_THAT(fault_of(two_shuffles_kernel),
-             Contains("waits at the shuffle of ") && here && Contains("of its warp at the shuffle of "));
-  CHECK_THAT(fault_of(lane_beyond_kernel), Contains("takes from lane 32 in the shuffle of ") && here);
+             Contains("waits at the warp operation of ") && here && Contains("of its warp at the warp operation of "));
+  CHECK_THAT(fault_of(lane_beyond_kernel), Contains("takes from lane 32 in the warp operation of ") && here);
   CHECK_THAT(fault_of(launches_kernel), Contains("inner: launched from inside a kernel"));
   CHECK_THAT(fault_of(large_shared_kernel), Contains("49160 bytes of shared memory, of 49152"));
   CHECK_THROWS_AS(launch({"shape", 1, 33}, throws_kernel, 0), Fault);
