@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/dtype.h"
+#include "kernels/packed_layout.h"
 #include "kernels/packed_matrix.h"
 
 namespace motley::kernels {
@@ -30,8 +31,9 @@ ConstMatrix transposed(const ConstMatrix& m);
 
 struct MatmulArgs {
   ConstMatrix a;                         // [M, K]
-  ConstMatrix b;                         // [N, K]; unused when `packed` is set
-  const PackedMatrix* packed = nullptr;  // [N, K]
+  ConstMatrix b;                         // [N, K]; unused when the matrix is packed
+  const PackedMatrix* packed = nullptr;  // [N, K], on the CPU
+  PackedCodes packed_codes;              // [N, K], the same on a device
   Matrix c;                              // [M, N]
   bool accumulate = false;               // chains continue from the value in C (then C must be f32 or f64)
   int64_t k_tile = 0;                    // 0: one chain over K; else sums of k_tile products (each from 0), added in
@@ -56,4 +58,23 @@ namespace cpu {
 /// its type once. M, N or K may be 0 (K = 0: C = 0, or unchanged with accumulate).
 void matmul(const MatmulArgs& args);
 }  // namespace cpu
+
+/// How a product on matrix units is cut into blocks; no bit of it depends on that.
+enum class UnitTiling : uint8_t { automatic, few_rows, medium, wide };
+
+// On a device: `matmul` has the CPU's bits. `matmul_units` computes on matrix units, with fp32 sums in steps of 16
+// products, k ascending: not the CPU's bits, but a row depends on that row alone, and the sum of K products of size S
+// errs by at most (K / 16 + 1) 2^-19 S. Throws std::logic_error for what fits_matrix_units says no to.
+namespace cuda {
+void matmul(const MatmulArgs& args);
+void matmul_units(const MatmulArgs& args, UnitTiling tiling = UnitTiling::automatic);
+}  // namespace cuda
+namespace emulated {
+void matmul(const MatmulArgs& args);
+void matmul_units(const MatmulArgs& args, UnitTiling tiling = UnitTiling::automatic);
+}  // namespace emulated
+
+/// True for bf16 or fp16 rows of A with rows of B of the same type, or with packed weights that are exact in it: the
+/// type itself, e4m3, e5m2 and e2m1, with nv16 scales, and for bf16 with mx32 scales too. k_tile is a multiple of 16.
+bool fits_matrix_units(const MatmulArgs& args);
 }  // namespace motley::kernels

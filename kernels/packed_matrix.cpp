@@ -4,15 +4,13 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "kernels/cpu/packed_panel.h"
 #include "kernels/matmul.h"
+#include "kernels/packed_layout.h"
 #include "kernels/parallel.h"
 #include "kernels/quantize.h"
 
 namespace motley::kernels {
 namespace {
-
-using cpu::kPanelRows;
 
 PackedMatrix empty_matrix(int64_t rows, int64_t cols, Format format, Scaling scaling) {
   PackedMatrix packed;
@@ -21,8 +19,8 @@ PackedMatrix empty_matrix(int64_t rows, int64_t cols, Format format, Scaling sca
   packed.format = format;
   packed.scaling = scaling;
   const int64_t panels = (rows + kPanelRows - 1) / kPanelRows;
-  packed.codes.resize(static_cast<size_t>(panels * cpu::panel_bytes(format, cols)));
-  packed.block_codes.resize(static_cast<size_t>(panels * cpu::panel_block_bytes(scaling, cols)));
+  packed.codes.resize(static_cast<size_t>(panels * panel_bytes(format, cols)));
+  packed.block_codes.resize(static_cast<size_t>(panels * panel_block_bytes(scaling, cols)));
   return packed;
 }
 
@@ -61,7 +59,7 @@ void for_panels(const PackedMatrix& packed, Body&& body) {
 
 template <class T>
 void pack_elements(const ConstMatrix& b, PackedMatrix& packed) {
-  const int64_t size = cpu::panel_bytes(packed.format, b.cols);
+  const int64_t size = panel_bytes(packed.format, b.cols);
   for_panels(packed, [&](int64_t p, int64_t rows) {
     const T* in = static_cast<const T*>(b.data) + p * kPanelRows * b.row_stride;
     interleave(in, b.row_stride, b.col_stride, rows, b.cols, reinterpret_cast<T*>(packed.codes.data() + p * size));
@@ -106,13 +104,13 @@ PackedMatrix pack(const QuantizedMatrix& b) {
   const Format format = b.how.format;
   const bool blocks_inside = b.how.scaling == Scaling::mx32 || b.how.scaling == Scaling::nv16;
   const Scaling scaling = blocks_inside ? b.how.scaling : Scaling::none;
-  const int64_t length = cpu::block_length(scaling);
+  const int64_t length = block_length(scaling);
   const int64_t blocks = length == 0 ? 0 : (b.cols + length - 1) / length;
   const int64_t row_bytes = code_bytes(format, b.cols);
   check_sizes(b, row_bytes, blocks);
   PackedMatrix packed = empty_matrix(b.rows, b.cols, format, scaling);
   packed.rare = has_rare_codes(b);
-  const int64_t size = cpu::panel_bytes(format, b.cols), block_size = cpu::panel_block_bytes(scaling, b.cols);
+  const int64_t size = panel_bytes(format, b.cols), block_size = panel_block_bytes(scaling, b.cols);
   for_panels(packed, [&](int64_t p, int64_t rows) {
     const uint8_t* in = b.codes.data() + p * kPanelRows * row_bytes;
     uint8_t* out = packed.codes.data() + p * size;

@@ -5,6 +5,7 @@
 #include "kernels/cpu/instantiate.h"
 #include "kernels/device_memory.h"
 #include "kernels/head.h"
+#include "kernels/matmul.h"
 #include "kernels/norm.h"
 #include "kernels/quantize_device.h"
 
@@ -26,6 +27,8 @@ void copy(void*, const void*, size_t) { absent(); }
 void clear(void*, size_t) { absent(); }
 void synchronize() { absent(); }
 
+void matmul(const MatmulArgs&) { absent(); }
+void matmul_units(const MatmulArgs&, UnitTiling) { absent(); }
 void quantize(const QuantizeArgs&) { absent(); }
 void quantize_activations(const QuantizeActivationsArgs&) { absent(); }
 

@@ -144,14 +144,11 @@ void for_each_chunk(const HeadArgs<T>& args, Body body) {
   const Scratch<C> logits(step * args.vocabulary);
   for (int64_t first = 0; first < args.rows; first += step) {
     const int64_t rows = args.rows - first < step ? args.rows - first : step;
-    product<T, T, C>("head_logits", {{args.hidden + first * args.width, args.width, 1},
-                                     {args.weight, args.width, 1},
-                                     logits.data(),
-                                     rows,
-                                     args.vocabulary,
-                                     args.width,
-                                     static_cast<C>(args.temperature),
-                                     false});
+    MatmulArgs job;
+    job.a = row_major(args.hidden + first * args.width, dtype_of<T>(), rows, args.width);
+    job.b = row_major(args.weight, dtype_of<T>(), args.vocabulary, args.width);
+    job.c = row_major(logits.data(), dtype_of<C>(), rows, args.vocabulary);
+    product("head_logits", {job, args.temperature});
     body(first, rows, logits.data());
   }
 }
@@ -172,22 +169,16 @@ void head_backward(const HeadBackwardArgs<T>& args) {
   const int64_t width = forward.width, vocabulary = forward.vocabulary;
   for_each_chunk(forward, [&](int64_t first, int64_t rows, C* slopes) {
     launch({"head_slopes", rows, row_threads(vocabulary)}, head_slopes_kernel<T>, args, slopes, first);
-    product<C, T, T>("head_d_hidden", {{slopes, vocabulary, 1},
-                                       {forward.weight, 1, width},
-                                       args.d_hidden + first * width,
-                                       rows,
-                                       width,
-                                       vocabulary,
-                                       C{1},
-                                       false});
-    product<C, T, C>("head_d_weight", {{slopes, 1, vocabulary},
-                                       {forward.hidden + first * width, 1, width},
-                                       args.d_weight,
-                                       vocabulary,
-                                       width,
-                                       rows,
-                                       C{1},
-                                       true});
+    MatmulArgs job;
+    job.a = row_major(static_cast<const C*>(slopes), dtype_of<C>(), rows, vocabulary);
+    job.b = transposed(row_major(forward.weight, dtype_of<T>(), vocabulary, width));
+    job.c = row_major(args.d_hidden + first * width, dtype_of<T>(), rows, width);
+    product("head_d_hidden", {job});
+    job.a = transposed(job.a);
+    job.b = transposed(row_major(forward.hidden + first * width, dtype_of<T>(), rows, width));
+    job.c = row_major(args.d_weight, dtype_of<C>(), vocabulary, width);
+    job.accumulate = true;
+    product("head_d_weight", {job});
   });
 }
 

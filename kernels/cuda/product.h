@@ -1,91 +1,86 @@
-// A plain product with the bits of the CPU's: one chain of fused multiply-adds per output, k ascending. Tiles go
-// through shared memory; what lies beyond an edge takes no part in a chain, so that a sum of -0 stays one.
+// Products as device kernels of this folder ask for them, and what all product kernels do at the edges: how wide a
+// problem is, and the finish of one output.
 #pragma once
 
 #include "kernels/cuda/gpu.h"
-#include "kernels/dtype.h"
+#include "kernels/math.h"
+#include "kernels/matmul.h"
 
 namespace motley::kernels::GPU_NAMESPACE {
 
-/// Element (r, c) lies at data[r * row_stride + c * col_stride].
-template <class T>
-struct View {
-  T* data;
-  int64_t row_stride, col_stride;
-};
-/// C = (A B^T) / divisor, or C continued with `accumulate`. A [m, k], B [n, k], C [m, n] row-major; C is rounded once.
-template <class A, class B, class C>
 struct Product {
-  View<const A> a;
-  View<const B> b;
-  C* c;
-  int64_t m, n, k;
-  Compute<C> divisor;
-  bool accumulate;
+  MatmulArgs args;
+  double divisor = 1;  // of the finished sum, in C's compute type
 };
 
-inline constexpr int kTileRows = 64, kTileDepth = 16, kEach = 4;  // kEach^2 outputs of a thread
-inline constexpr int kProductThreads = kTileRows / kEach * (kTileRows / kEach);
-inline constexpr int kTileStride = kTileRows + 1;  // of a step of k, so that stores of both layouts spread over banks
+/// As `matmul`, under a name of its own for messages.
+void product(const char* name, const Product& p);
 
-/// Rows [row, row + kTileRows) and k in [first, first + kTileDepth) of a matrix, as tile[k][row]; zeros beyond it.
-template <class T, class C>
-GPU_DEVICE void load_tile(C* tile, const View<const T>& m, int64_t row, int64_t rows, int64_t first, int64_t depth) {
-  for (int i = thread(); i < kTileRows * kTileDepth; i += kProductThreads) {
-    // Neighbouring threads take neighbouring elements, in whichever direction they lie.
-    const bool deep = m.col_stride == 1;
-    const int r = deep ? i / kTileDepth : i % kTileRows, k = deep ? i % kTileDepth : i / kTileRows;
-    const bool inside = row + r < rows && first + k < depth;
-    const int64_t at = (row + r) * m.row_stride + (first + k) * m.col_stride;
-    tile[k * kTileStride + r] = inside ? static_cast<C>(static_cast<Compute<T>>(m.data[at])) : C{0};
-  }
+/// Throws std::logic_error for what no product kernel of a device takes: the host's packed matrix, float64 mixed with
+/// another type.
+void check_product(const MatmulArgs& args);
+inline bool is_packed(const MatmulArgs& args) { return args.packed_codes.codes != nullptr; }
+inline int64_t outputs(const MatmulArgs& args) { return is_packed(args) ? args.packed_codes.rows : args.b.rows; }
+/// True when C stays as it is.
+inline bool is_empty_product(const MatmulArgs& args) {
+  return args.c.rows == 0 || outputs(args) == 0 || (args.a.cols == 0 && args.accumulate);
 }
 
-template <class A, class B, class C>
-GPU_KERNEL void product_kernel(Product<A, B, C> p) {
-  using Sum = Compute<C>;
-  GPU_SHARED(Sum, a, kTileDepth * kTileStride);
-  GPU_SHARED(Sum, b, kTileDepth * kTileStride);
-  constexpr int kAcross = kTileRows / kEach;  // threads
-  const int64_t across = pieces(p.n, kTileRows);
-  const int64_t row = block() / across * kTileRows, col = block() % across * kTileRows;
-  // A thread's outputs lie kAcross apart, so that a warp stores neighbours.
-  const int r = thread() / kAcross, c = thread() % kAcross;
-  Sum sum[kEach][kEach];
-  for (int i = 0; i < kEach; ++i) {
-    for (int j = 0; j < kEach; ++j) {
-      const int64_t m = row + r + i * kAcross, n = col + c + j * kAcross;
-      sum[i][j] = p.accumulate && m < p.m && n < p.n ? static_cast<Sum>(p.c[m * p.n + n]) : Sum{0};
-    }
-  }
-  for (int64_t first = 0; first < p.k; first += kTileDepth) {
-    barrier();
-    load_tile(a, p.a, row, p.m, first, p.k);
-    load_tile(b, p.b, col, p.n, first, p.k);
-    barrier();
-    const int depth = static_cast<int>(p.k - first < kTileDepth ? p.k - first : kTileDepth);
-    for (int k = 0; k < depth; ++k) {
-      Sum x[kEach], y[kEach];
-      for (int i = 0; i < kEach; ++i) {
-        x[i] = a[k * kTileStride + r + i * kAcross];
-        y[i] = b[k * kTileStride + c + i * kAcross];
-      }
-      for (int i = 0; i < kEach; ++i)
-        for (int j = 0; j < kEach; ++j) sum[i][j] = std::fma(x[i], y[j], sum[i][j]);
-    }
-  }
-  for (int i = 0; i < kEach; ++i) {
-    for (int j = 0; j < kEach; ++j) {
-      const int64_t m = row + r + i * kAcross, n = col + c + j * kAcross;
-      if (m < p.m && n < p.n) p.c[m * p.n + n] = static_cast<C>(sum[i][j] / p.divisor);
-    }
-  }
+/// An element of a matrix of fp32, bf16 or fp16.
+GPU_DEVICE float element(const void* data, DType dtype, int64_t at) {
+  if (dtype == DType::f32) return static_cast<const float*>(data)[at];
+  if (dtype == DType::bf16) return static_cast<float>(static_cast<const bf16*>(data)[at]);
+  return static_cast<float>(static_cast<const fp16*>(data)[at]);
+}
+GPU_DEVICE float round_to(DType dtype, float value) {
+  if (dtype == DType::f32) return value;
+  return dtype == DType::bf16 ? static_cast<float>(bf16(value)) : static_cast<float>(fp16(value));
 }
 
-template <class A, class B, class C>
-void product(const char* name, const Product<A, B, C>& p) {
-  const int64_t tiles = pieces(p.m, kTileRows) * pieces(p.n, kTileRows);
-  launch({name, tiles, kProductThreads}, product_kernel<A, B, C>, p);
+/// What C's element (row, col) holds before the product.
+template <class Sum>
+GPU_DEVICE Sum initial_sum(const MatmulArgs& a, int64_t row, int64_t col) {
+  return a.accumulate ? static_cast<const Sum*>(a.c.data)[row * a.c.row_stride + col * a.c.col_stride] : Sum{0};
+}
+/// total continued with the sum of a k_tile that ends before column `end` of A.
+template <class Sum>
+GPU_DEVICE Sum add_partial(const MatmulArgs& a, int64_t row, int64_t col, int64_t end, Sum partial, Sum total) {
+  if constexpr (std::is_same_v<Sum, float>) {
+    if (a.a_scales != nullptr) {
+      const int64_t blocks = pieces(a.a.cols, 128), index = (end - 1) / 128;
+      const float scale = a.a_scales[row * blocks + index] * a.b_scales[col / a.b_scale_rows * blocks + index];
+      return std::fma(partial, scale, total);
+    }
+  }
+  return total + partial;
+}
+
+/// Stores C's element (row, col), with the roundings of kernels/cpu/matmul_finish.h.
+GPU_DEVICE void finish(const Product& p, int64_t row, int64_t col, float sum) {
+  const MatmulArgs& a = p.args;
+  const int64_t at = row * a.c.row_stride + col * a.c.col_stride;
+  float v = sum * a.alpha;
+  if (a.column_factors != nullptr) v *= a.column_factors[col];
+  if (a.row_factors != nullptr) v *= a.row_factors[row];
+  v /= static_cast<float>(p.divisor);
+  if (a.gate.data != nullptr) {
+    const float gate = element(a.gate.data, a.gate.dtype, row * a.gate.row_stride + col * a.gate.col_stride);
+    v = gate * (1.0f / (1.0f + exponential(-gate))) * round_to(a.c.dtype, v);
+  }
+  if (a.residual.data != nullptr) {
+    const ConstMatrix& m = a.residual;
+    v = element(m.data, m.dtype, row * m.row_stride + col * m.col_stride) + round_to(a.c.dtype, v);
+  }
+  if (a.c.dtype == DType::f32)
+    static_cast<float*>(a.c.data)[at] = v;
+  else if (a.c.dtype == DType::bf16)
+    static_cast<bf16*>(a.c.data)[at] = bf16(v);
+  else
+    static_cast<fp16*>(a.c.data)[at] = fp16(v);
+}
+GPU_DEVICE void finish(const Product& p, int64_t row, int64_t col, double sum) {
+  const MatmulArgs& a = p.args;
+  static_cast<double*>(a.c.data)[row * a.c.row_stride + col * a.c.col_stride] = sum / p.divisor;
 }
 
 }  // namespace motley::kernels::GPU_NAMESPACE

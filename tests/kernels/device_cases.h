@@ -1,6 +1,6 @@
-// The kernels that exist on several devices, as one table of cases. Modes over it: the CPU's body against float64 and
-// the emulated body against the CPU's bit for bit (tests/kernels/device_test.cpp), the CUDA body against the CPU's bit
-// for bit (tests/device/kernels_check.cpp), and support (docs/ops.md). No test framework here: all of them use it.
+// The kernels that exist on devices, as one table of cases. Modes over it: the CPU's body against float64 and the
+// emulated body against the CPU's bit for bit (tests/kernels/device_test.cpp), the CUDA body against the CPU's bit for
+// bit (tests/device/kernels_check.cpp), and support (docs/ops.md). No test framework here: all of them use it.
 #pragma once
 
 #include <algorithm>
@@ -26,6 +26,9 @@ struct DeviceCase {
   std::function<Outputs(const Device&)> run;
   /// What is wrong with these outputs by a float64 reference; empty: nothing, or nothing that it could tell.
   std::function<std::string(const Outputs&)> check;
+  /// False for a kernel of devices alone, whose `run` on the CPU is a stand-in: the device's outputs pass `check`, and
+  /// all orders of blocks, warps and lanes give the same bits.
+  bool cpu_bits = true;
 
   std::string name() const { return kernel + " " + type + " " + shape; }
 };
@@ -36,6 +39,8 @@ void add_array_cases(std::vector<DeviceCase>& cases);
 void add_norm_cases(std::vector<DeviceCase>& cases);
 void add_quantize_cases(std::vector<DeviceCase>& cases);
 void add_head_cases(std::vector<DeviceCase>& cases);
+void add_matmul_cases(std::vector<DeviceCase>& cases);
+void add_matmul_units_cases(std::vector<DeviceCase>& cases);
 
 /// The first difference in bits; empty: none. NaN equals NaN: what its bits are, no device promises.
 std::string difference(const Outputs& got, const Outputs& want);

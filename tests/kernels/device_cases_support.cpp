@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <regex>
 #include <sstream>
 
@@ -49,8 +50,12 @@ std::vector<Row> declarations(const std::string& source_folder) {
     const auto has = [](const std::vector<std::string>& names, const std::string& name) {
       return std::find(names.begin(), names.end(), name) != names.end();
     };
-    for (const std::string& name : declared(header, "cpu"))
-      rows.push_back({name, "kernels/" + path.filename().string(), true, has(emulated, name), has(cuda, name)});
+    std::vector<std::string> names = declared(header, "cpu");
+    for (const std::string& name : emulated)
+      if (!has(names, name)) names.push_back(name);
+    for (const std::string& name : names)
+      rows.push_back({name, "kernels/" + path.filename().string(), has(declared(header, "cpu"), name),
+                      has(emulated, name), has(cuda, name)});
   }
   return rows;
 }
@@ -71,11 +76,14 @@ std::string support_page(const std::string& source_folder) {
   for (const Row& row : rows)
     page << "| " << row.kernel << " | " << row.header << " | " << mark(row.cpu) << " | " << mark(row.emulated) << " | "
          << mark(row.cuda) << " |\n";
-  page << "\nKernels on several devices, by type: cases in which the emulated and the CUDA body must give the CPU's "
-          "bits.\n\n| kernel | type | cases |\n|---|---|---|\n";
+  page << "\nCases of the kernels on devices, by type, and what the emulated and the CUDA body must give in each: the "
+          "CPU's\nbits, or a result within a stated bound of float64 and the same bits in every order of blocks, warps "
+          "and lanes.\n\n| kernel | type | cases | must give |\n|---|---|---|---|\n";
   std::vector<std::pair<std::string, int>> counts;
+  std::map<std::string, bool> bounded;
   for (const DeviceCase& c : device_cases()) {
     const std::string key = "| " + c.kernel + " | " + c.type + " | ";
+    bounded.emplace(key, !c.cpu_bits);
     const auto found =
         std::find_if(counts.begin(), counts.end(), [&](const auto& count) { return count.first == key; });
     if (found == counts.end())
@@ -84,7 +92,8 @@ std::string support_page(const std::string& source_folder) {
       ++found->second;
   }
   std::sort(counts.begin(), counts.end());
-  for (const auto& [key, count] : counts) page << key << count << " |\n";
+  for (const auto& [key, count] : counts)
+    page << key << count << (bounded.at(key) ? " | bound, own bits |\n" : " | bits |\n");
   return page.str();
 }
 

@@ -13,6 +13,7 @@
 #include "kernels/device_memory.h"
 #include "kernels/emulator/emulator.h"
 #include "kernels/head.h"
+#include "kernels/matmul.h"
 #include "kernels/norm.h"
 #include "kernels/quantize_device.h"
 #include "tests/kernels/device_cases.h"
@@ -52,10 +53,13 @@ TEST_CASE("kernels of several devices: the CPU's body agrees with float64") {
   }
 }
 
-TEST_CASE("kernels of several devices: the emulated body gives the CPU's bits in every order") {
+TEST_CASE(
+    "kernels of several devices: the emulated body gives the same bits in every order, the CPU's where promised") {
   for (const DeviceCase& c : device_cases()) {
     INFO(c.name());
-    const Outputs want = c.run(kCpu);
+    emulator::set_order(0);
+    const Outputs want = c.run(c.cpu_bits ? kCpu : kEmulated);
+    if (!c.cpu_bits) CHECK(c.check(want) == "");
     for (const uint64_t order : kOrders) {
       INFO("order " << order);
       emulator::set_order(order);
@@ -89,6 +93,26 @@ TEST_CASE("what has no body on a device is refused") {
   CHECK_THROWS_WITH(emulated::quantize_activations(rows), "quantize: 128x128 blocks of activations would mix tokens");
 }
 
+TEST_CASE("what no product of a device takes is refused") {
+  const std::string mixed = "matmul: float64 mixed with another type";
+  const PackedMatrix packed;
+  MatmulArgs args;
+  args.packed = &packed;
+  CHECK_THROWS_WITH(emulated::matmul(args), "matmul: a device reads packed_codes, not the host's packed matrix");
+  args.packed = nullptr;
+  args.a.dtype = DType::f64;
+  CHECK_THROWS_WITH(emulated::matmul(args), mixed);
+  args.c.dtype = DType::f64;
+  CHECK_THROWS_WITH(emulated::matmul(args), mixed);
+  args.b.dtype = DType::f64;
+  CHECK_NOTHROW(emulated::matmul(args));
+  args.alpha = 2.0f;
+  CHECK_THROWS_WITH(emulated::matmul(args), "matmul: a float64 product has no finish");
+  const float scale = 1;
+  args.a_scales = &scale;
+  CHECK_THROWS_WITH(emulated::matmul(args), "matmul: a float64 product takes plain float64 operands");
+}
+
 TEST_CASE("a build without CUDA says so") {
   if (cuda::built()) return;
   CHECK(cuda::device_count() == 0);
@@ -106,6 +130,8 @@ TEST_CASE("a build without CUDA says so") {
   CHECK_THROWS_WITH(cuda::rms_norm_backward(RmsNormBackwardArgs<bf16>{}), says);
   CHECK_THROWS_WITH(cuda::head(HeadArgs<double>{}), says);
   CHECK_THROWS_WITH(cuda::head_backward(HeadBackwardArgs<fp16>{}), says);
+  CHECK_THROWS_WITH(cuda::matmul(MatmulArgs{}), says);
+  CHECK_THROWS_WITH(cuda::matmul_units(MatmulArgs{}), says);
   CHECK_THROWS_WITH(cuda::quantize(QuantizeArgs{}), says);
   CHECK_THROWS_WITH(cuda::quantize_activations(QuantizeActivationsArgs{}), says);
 }

@@ -140,8 +140,8 @@ TEST_CASE("packed_matrix: memory is that of the stored form", "[packed_matrix]")
   for (const Quantization& how : kPackedForms) {
     const PackedMatrix packed = pack(random_matrix(how, 16 * 3 + 1, 37, 7, false));
     CHECK(reinterpret_cast<uintptr_t>(packed.codes.data()) % 64 == 0);
-    CHECK(cpu::panel_bytes(packed.format, packed.cols) % 64 == 0);
-    CHECK(packed.bytes() == 4 * (cpu::panel_bytes(packed.format, 37) + cpu::panel_block_bytes(packed.scaling, 37)));
+    CHECK(panel_bytes(packed.format, packed.cols) % 64 == 0);
+    CHECK(packed.bytes() == 4 * (panel_bytes(packed.format, 37) + panel_block_bytes(packed.scaling, 37)));
   }
 }
 
