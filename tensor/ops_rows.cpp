@@ -122,7 +122,7 @@ void propagate_to_input(const Tensor& x, const Tensor& weight, const Tensor& dy)
   Tensor dx = before.defined() ? before : ops::empty_like(x);
   kernels::MatmulArgs args = product_of(matrix(dy), transposed(matrix(weight)), dx);
   if (before.defined()) args.residual = matrix(before);
-  MOTLEY_RUN_ON_CPU("linear", x.device(), matmul, args);
+  MOTLEY_RUN(x.device(), matmul, args);
   if (!before.defined()) x.add_grad(std::move(dx));
 }
 
@@ -130,7 +130,7 @@ void propagate_to_weight(const Tensor& x, const Tensor& weight, const Tensor& dy
   const auto run = [&](const Tensor& dweight, bool accumulate) {
     kernels::MatmulArgs args = product_of(transposed(matrix(dy)), transposed(matrix(x)), dweight);
     args.accumulate = accumulate;
-    MOTLEY_RUN_ON_CPU("linear", x.device(), matmul, args);
+    MOTLEY_RUN(x.device(), matmul, args);
   };
   if (weight.requires_grad() && weight.grad_dtype() == kernels::compute_dtype(weight.dtype())) {
     const Tensor unset = weight.unset_chain();
@@ -154,7 +154,7 @@ Tensor linear(const Tensor& x, const Tensor& weight, int64_t k_tile) {
   Tensor y = Tensor::empty({x.dim(0), weight.dim(0)}, x.dtype(), x.device());
   kernels::MatmulArgs args = product_of(matrix(x), matrix(weight), y);
   args.k_tile = k_tile;
-  MOTLEY_RUN_ON_CPU("linear", x.device(), matmul, args);
+  MOTLEY_RUN(x.device(), matmul, args);
   return record("linear", y, {x, weight}, [x, weight](const Tensor& dy) {
     if (x.requires_grad()) propagate_to_input(x, weight, dy);
     propagate_to_weight(x, weight, dy);
@@ -172,7 +172,7 @@ Tensor added_product(const Tensor& x, const Tensor& weight, const Tensor& residu
   kernels::MatmulArgs args = product_of(matrix(x), matrix(weight), y);
   args.k_tile = k_tile;
   args.residual = matrix(residual);
-  MOTLEY_RUN_ON_CPU("linear_added", x.device(), matmul, args);
+  MOTLEY_RUN(x.device(), matmul, args);
   return y;
 }
 
@@ -203,8 +203,8 @@ Tensor gated_linear_added(const Tensor& gate, const Tensor& up, const Tensor& we
     if (residual.requires_grad()) residual.add_grad(dy);
     Tensor dgate = ops::empty_like(gate), dup = ops::empty_like(gate);
     const Tensor again = ops::empty_like(gate);
-    MOTLEY_RUN_ON_CPU("gated_linear_added", gate.device(), matmul,
-                      product_of(matrix(dy), transposed(matrix(weight)), dgate));  // silu_mul's gradient, in place
+    MOTLEY_RUN(gate.device(), matmul,
+               product_of(matrix(dy), transposed(matrix(weight)), dgate));  // silu_mul's gradient, in place
     visit_dtype(gate.dtype(), [&]<class T>(T) {
       MOTLEY_RUN_ON_CPU("gated_linear_added", gate.device(), silu_mul_backward<T>,
                         {dgate.pointer<T>(), dup.pointer<T>(), dgate.pointer<T>(), gate.pointer<T>(), up.pointer<T>(),

@@ -27,8 +27,6 @@ const std::set<std::string> kCpuOnly{"add",
                                      "embedding",
                                      "gated_linear_added",
                                      "gather_rows",
-                                     "linear",
-                                     "linear in tiles",
                                      "rope",
                                      "attention",
                                      "attention of one head"};
