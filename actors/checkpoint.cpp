@@ -6,23 +6,13 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 namespace motley::actors {
 namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-
-std::string read_text(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  if (!in) throw CheckpointError(file.string() + ": cannot be read");
-  std::ostringstream out;
-  out << in.rdbuf();
-  return out.str();
-}
 
 void sync_folder(const fs::path& folder) {
   const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY);
@@ -89,7 +79,7 @@ fs::path save_checkpoint(const fs::path& run_folder, const TransformerConfig& co
                          const envs::Tokenizer& tokenizer, const AdamW::State* optimizer, const RunState* state,
                          uint64_t step) {
   const fs::path parent = run_folder / "checkpoints";
-  const fs::path target = parent / ("step-" + std::to_string(step));
+  fs::path target = parent / ("step-" + std::to_string(step));
   const fs::path partial = parent / (".step-" + std::to_string(step) + ".partial");
   fs::create_directories(parent);
   for (const auto& entry : fs::directory_iterator(parent))
@@ -116,14 +106,14 @@ Checkpoint load_checkpoint(const fs::path& folder) {
   if (!fs::is_directory(folder)) throw CheckpointError(folder.string() + ": no such folder");
   try {
     LoadedModel model = load_model(folder);
-    Checkpoint checkpoint{std::move(model.config), std::move(model.parameters), {}, {}, {}};
-    checkpoint.tokenizer = envs::Tokenizer::from_json(read_text(folder / "tokenizer.json"));
+    Checkpoint checkpoint{model.config, std::move(model.parameters), {}, {}, {}};
+    checkpoint.tokenizer = envs::Tokenizer::from_json(read_file(folder / "tokenizer.json"));
     if (checkpoint.tokenizer.size() > checkpoint.config.vocabulary)
       throw std::runtime_error("tokenizer.json has " + std::to_string(checkpoint.tokenizer.size()) +
                                " symbols, but the model a vocabulary of " +
                                std::to_string(checkpoint.config.vocabulary));
     if (!fs::exists(folder / "state.json")) return checkpoint;
-    const json state = json::parse(read_text(folder / "state.json"), nullptr, false);
+    const json state = json::parse(read_file(folder / "state.json"), nullptr, false);
     if (!state.is_object()) throw std::runtime_error("state.json is no JSON object; it may be cut short");
     if (state.contains("run")) checkpoint.state = run_state(state.at("run"));
     if (state.contains("optimizer")) {

@@ -1,9 +1,7 @@
 #include "actors/trajectory_file.h"
 
 #include <bit>
-#include <fstream>
 #include <msgpack.hpp>
-#include <sstream>
 
 #include "tensor/model_file.h"
 
@@ -118,11 +116,7 @@ void write_trajectories(const fs::path& file, int64_t update, const std::vector<
 }
 
 std::vector<algos::Trajectory> read_trajectories(const fs::path& file, int64_t vocabulary) {
-  std::ifstream in(file, std::ios::binary);
-  if (!in) throw std::runtime_error(file.string() + ": cannot be read");
-  std::ostringstream text;
-  text << in.rdbuf();
-  const std::string bytes = text.str();
+  const std::string bytes = read_file(file);
   try {
     const msgpack::object_handle handle = msgpack::unpack(bytes.data(), bytes.size());
     const auto map = handle.get().as<std::map<std::string, msgpack::object>>();

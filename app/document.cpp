@@ -8,10 +8,11 @@
 #include <cmath>
 #include <cstring>
 #include <fstream>
-#include <sstream>
 
 namespace motley::app {
 namespace {
+
+constexpr size_t kMostBytes = size_t{1} << 20;  // of a file
 
 Position position(const toml::source_region& region, const std::string& source) {
   return {source, static_cast<int>(region.begin.line), static_cast<int>(region.begin.column)};
@@ -116,9 +117,11 @@ std::string read_text(const std::filesystem::path& file) {
   if (std::filesystem::is_directory(file, error)) throw InputError(where, "is a folder", "a TOML file is wanted");
   std::ifstream in(file, std::ios::binary);
   if (!in) throw InputError(where, std::string("cannot be read: ") + std::strerror(errno));
-  std::ostringstream text;
-  text << in.rdbuf();
-  return std::move(text).str();
+  std::string text(kMostBytes + 1, '\0');  // a device may never end
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<size_t>(in.gcount()));
+  if (text.size() > kMostBytes) throw InputError(where, "is larger than 1 MiB", "no experiment is");
+  return text;
 }
 
 }  // namespace

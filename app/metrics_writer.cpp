@@ -29,7 +29,8 @@ std::string lines_through(const std::filesystem::path& file, int64_t update) {
   while (std::getline(in, line)) {
     if (in.eof()) break;
     const auto row = nlohmann::json::parse(line, nullptr, false);
-    if (!row.is_object() || !row.contains("update") || row["update"].get<int64_t>() > update) break;
+    const bool whole = row.is_object() && row.contains("update") && row["update"].is_number_integer();
+    if (!whole || row["update"].get<int64_t>() > update) break;
     kept += line + '\n';
   }
   return kept;

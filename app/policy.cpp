@@ -1,8 +1,6 @@
 #include "app/policy.h"
 
 #include <algorithm>
-#include <fstream>
-#include <sstream>
 #include <thread>
 
 #include "actors/checkpoint.h"
@@ -14,15 +12,13 @@ namespace motley::app {
 namespace {
 
 void read_tokenizer(Policy& policy) {
-  std::ifstream in(policy.folder / "tokenizer.json", std::ios::binary);
-  if (!in) {
+  const std::filesystem::path file = policy.folder / "tokenizer.json";
+  if (!std::filesystem::exists(file)) {
     policy.tokenizer_problem = "there is no tokenizer.json";
     return;
   }
-  std::ostringstream text;
-  text << in.rdbuf();
   try {
-    envs::Tokenizer tokenizer = envs::Tokenizer::from_json(text.str());
+    envs::Tokenizer tokenizer = envs::Tokenizer::from_json(read_file(file));
     if (tokenizer.size() > policy.config.vocabulary) {
       throw std::invalid_argument(std::to_string(tokenizer.size()) + " symbols, but the model has a vocabulary of " +
                                   std::to_string(policy.config.vocabulary));

@@ -45,8 +45,11 @@ std::string text_of(const Json& object, const char* key, bool numbers, const std
 std::string jsonl_place(const std::string& path, uint64_t line) { return path + ":" + std::to_string(line) + ": "; }
 
 std::vector<JsonlLine> read_jsonl(const std::string& path, bool numbers) {
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) throw TaskError(path + ": is a folder, not a file");
+  std::error_code error;
+  const auto status = std::filesystem::status(path, error);
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
+    throw TaskError(path + ": is no regular file but a folder, a pipe or a device");
+  }
   std::ifstream file(path, std::ios::binary);
   if (!file) throw TaskError(path + ": cannot be opened");
   std::vector<JsonlLine> lines;

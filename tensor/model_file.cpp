@@ -1,21 +1,13 @@
 #include "tensor/model_file.h"
 
 #include <fstream>
-#include <sstream>
+#include <iterator>
 
 #include "kernels/pointwise.h"
 #include "tensor/config_json.h"
 
 namespace motley {
 namespace {
-
-std::string read_text(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  std::ostringstream text;
-  text << in.rdbuf();
-  if (!in) throw ModelFileError(file.string() + ": cannot be read");
-  return std::move(text).str();
-}
 
 std::string shape_text(const Shape& shape) {
   std::string text = "[";
@@ -24,6 +16,25 @@ std::string shape_text(const Shape& shape) {
 }
 
 }  // namespace
+
+void require_regular_file(const std::filesystem::path& file) {
+  std::error_code error;
+  const std::filesystem::file_status status = std::filesystem::status(file, error);
+  if (!std::filesystem::exists(status)) {
+    throw ModelFileError(file.string() + ": cannot be read" + (error ? ": " + error.message() : std::string()));
+  }
+  if (std::filesystem::is_regular_file(status)) return;
+  throw ModelFileError(file.string() + ": is no regular file but a folder, a pipe or a device");
+}
+
+std::string read_file(const std::filesystem::path& file) {
+  require_regular_file(file);
+  std::ifstream in(file, std::ios::binary);
+  if (!in) throw ModelFileError(file.string() + ": cannot be read");
+  std::string bytes{std::istreambuf_iterator<char>(in), {}};
+  if (in.bad()) throw ModelFileError(file.string() + ": cannot be read to its end");
+  return bytes;
+}
 
 void save_model(const std::filesystem::path& folder, const TransformerConfig& config, const Parameters& parameters) {
   TensorFile content;
@@ -44,7 +55,7 @@ LoadedModel load_model(const std::filesystem::path& folder) {
     throw ModelFileError(folder.string() + ": weights in several files are not supported: merge them into one");
   }
   const auto config_file = folder / "config.json";
-  const TransformerConfig config = config_from_json(config_file, read_text(config_file));
+  const TransformerConfig config = config_from_json(config_file, read_file(config_file));
   TensorFile content = read_tensors(weights);
   // Every layer has tensors of its own: checked first, since a layout of that many layers is about to be made.
   if (config.layers > static_cast<int64_t>(content.tensors.size())) {

@@ -24,6 +24,12 @@ struct TensorFile {
 void write_tensors(const std::filesystem::path& file, const TensorFile& content);
 TensorFile read_tensors(const std::filesystem::path& file);
 
+/// All bytes of a file. ModelFileError for what cannot be read, and for what is no regular file: a pipe would be waited
+/// for, and a device may never end.
+std::string read_file(const std::filesystem::path& file);
+/// The same errors, before a file is opened piece by piece.
+void require_regular_file(const std::filesystem::path& file);
+
 /// Bytes to a file: written beside, synced, renamed. Throws std::runtime_error with the path and errno's text.
 void write_file_atomically(const std::filesystem::path& file, std::string_view bytes);
 

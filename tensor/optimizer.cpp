@@ -142,6 +142,13 @@ void AdamW::restore(const State& state) {
     if (found->second.shape() != like.shape() || found->second.dtype() != like.dtype()) {
       throw std::runtime_error("optimizer state: " + name + " has another shape or type than the parameter");
     }
+    // A NaN would spread to the weights with the first step, and a negative second moment has no root.
+    const bool second_moment = name.starts_with("adam.second/");
+    for (const double value : found->second.to_doubles()) {
+      if (std::isfinite(value) && !(second_moment && value < 0.0)) continue;
+      throw std::runtime_error("optimizer state: " + name + " holds " + std::to_string(value) +
+                               (second_moment ? ", which is no mean of squares" : ", which is no mean of gradients"));
+    }
     return found->second.clone(like.device());
   };
   const auto number = [&](const std::string& name) {

@@ -43,7 +43,9 @@ std::optional<DType> type_named(const std::string& name) {
 
 class Reader {
  public:
-  explicit Reader(const std::filesystem::path& file) : path_(file), in_(file, std::ios::binary) {
+  explicit Reader(const std::filesystem::path& file) : path_(file) {
+    require_regular_file(file);
+    in_.open(file, std::ios::binary);
     std::error_code error;
     const auto size = std::filesystem::file_size(file, error);
     if (!in_ || error) fail("cannot be read" + (error ? ": " + error.message() : std::string()));

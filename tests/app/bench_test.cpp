@@ -131,11 +131,7 @@ TEST_CASE("bench refuses unknown names with the nearest one") {
   const TemporaryFolder folder;
   const auto refused = [&](std::vector<std::string> words, const std::string& part) {
     words.insert(words.begin(), "bench");
-    const Ended ended = run_binary(folder, words);
-    CAPTURE(words, ended.err);
-    CHECK(ended.code == 2);
-    CHECK(ended.out.empty());
-    CHECK(ended.err.find(part) != std::string::npos);
+    require_refused(run_binary(folder, words), part);
   };
   refused({"kernel"}, "did you mean 'kernels'?");
   refused({"kernels", "--only", "heads", "--quick"}, "did you mean 'head'?");

@@ -6,6 +6,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <catch2/catch.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -65,6 +67,18 @@ inline Ended run_binary(const TemporaryFolder& folder, const std::vector<std::st
   return Binary(folder, arguments, shell).wait();
 }
 
+/// Exit code 2, no results, `part` in a short text, and one error, in its last line.
+inline void require_refused(const Ended& ended, const std::string& part) {
+  CAPTURE(ended.code, ended.err, part);
+  CHECK(ended.code == 2);
+  CHECK(ended.out.empty());
+  const size_t last = ended.err.rfind('\n', ended.err.size() - 2) + 1;  // 0 where there is one line
+  CHECK(ended.err.find(part) != std::string::npos);
+  CHECK(ended.err.find("error: ") >= last);
+  CHECK(ended.err.ends_with('\n'));
+  CHECK(ended.err.size() < 2000);
+}
+
 /// `run FILE --set a --set b ...`
 inline std::vector<std::string> run_arguments(const std::string& file, const std::vector<std::string>& sets,
                                               const std::vector<std::string>& further = {}) {
@@ -74,6 +88,11 @@ inline std::vector<std::string> run_arguments(const std::string& file, const std
   return arguments;
 }
 
+/// The [model] section of a transformer for runs of a second.
+inline std::string model_section(int width) {
+  return "[model]\nlayers = 1\nwidth = " + std::to_string(width) + "\nheads = 2\nkv_heads = 1\nmax_positions = 32\n";
+}
+
 /// Two groups of other formats than the trainer's, every random choice and every kind of state in use. After the warm
 /// start some answers are right, so that there are gradients.
 inline const std::string kSmallRun = R"(name = "small"
@@ -81,13 +100,7 @@ inline const std::string kSmallRun = R"(name = "small"
 updates = 10
 async = false
 checkpoint_every = 5
-[model]
-layers = 1
-width = 16
-heads = 2
-kv_heads = 1
-max_positions = 32
-[[tasks]]
+)" + model_section(16) + R"([[tasks]]
 env = "arithmetic"
 digits = 1
 weight = 2.0

@@ -1,10 +1,4 @@
 // The binary itself: exit codes, one message on stderr, nothing but results on stdout, nothing left behind.
-#include <fcntl.h>
-#include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -15,9 +9,7 @@
 namespace motley::app {
 namespace {
 
-using Outcome = Ended;
-
-Outcome motley(const TemporaryFolder& folder, const std::vector<std::string>& arguments) {
+Ended motley(const TemporaryFolder& folder, const std::vector<std::string>& arguments) {
   return run_binary(folder, arguments);
 }
 
@@ -25,13 +17,7 @@ const std::string kTiny = R"(name = "tiny"
 [run]
 updates = 3
 async = false
-[model]
-layers = 1
-width = 16
-heads = 2
-kv_heads = 1
-max_positions = 32
-[[tasks]]
+)" + model_section(16) + R"([[tasks]]
 env = "arithmetic"
 digits = 1
 [sampling]
@@ -50,27 +36,19 @@ samples = 1
 k = [1]
 )";
 
-void require_refused(const Outcome& outcome, const std::string& part) {
-  CAPTURE(outcome.err, part);
-  CHECK(outcome.code == 2);
-  CHECK(outcome.out.empty());
-  CHECK(outcome.err.find(part) != std::string::npos);
-  CHECK(std::count(outcome.err.begin(), outcome.err.end(), '\n') == 1);
-}
-
 }  // namespace
 
 TEST_CASE("help, version and the lists") {
   const TemporaryFolder folder;
   CHECK(motley(folder, {"--version"}).out == "motley 0.1.0\n");
   for (const std::vector<std::string>& help : std::vector<std::vector<std::string>>{{"--help"}, {"run", "--help"}}) {
-    const Outcome outcome = motley(folder, help);
+    const Ended outcome = motley(folder, help);
     CHECK(outcome.code == 0);
     CHECK(outcome.out.find("Usage: motley") != std::string::npos);
   }
   for (const char* what : {"envs", "formats", "models", "profiles", "recipes"}) {
     CAPTURE(what);
-    const Outcome outcome = motley(folder, {"list", what});
+    const Ended outcome = motley(folder, {"list", what});
     CHECK(outcome.code == 0);
     CHECK(outcome.err.empty());
     const auto json = nlohmann::json::parse(motley(folder, {"list", what, "--json"}).out);
@@ -113,7 +91,7 @@ TEST_CASE("a refused experiment has its position on stderr and leaves nothing") 
   require_refused(motley(folder, {"run", "good.toml", "--set", "tasks.0.env=jsonl"}), "unknown key 'digits'");
   folder.write("jsonl.toml", "run.async = false\n[[tasks]]\nenv = \"jsonl\"\npath = \"pairs.jsonl\"\n");
   require_refused(motley(folder, {"run", "jsonl.toml"}), "pairs.jsonl:2");
-  const Outcome late =
+  const Ended late =
       motley(folder, {"run", "good.toml", "--set", "warmstart.steps=2", "--set", "warmstart.data=pairs.jsonl"});
   CAPTURE(late.err);
   CHECK(late.code == 2);
@@ -124,7 +102,7 @@ TEST_CASE("a refused experiment has its position on stderr and leaves nothing") 
 TEST_CASE("--dry-run prints the resolved experiment alone, and makes nothing") {
   const TemporaryFolder folder;
   folder.write("x.toml", kTiny);
-  const Outcome once = motley(folder, {"run", "x.toml", "--dry-run", "--seed", "5"});
+  const Ended once = motley(folder, {"run", "x.toml", "--dry-run", "--seed", "5"});
   CHECK(once.code == 0);
   CHECK(once.err.empty());
   CHECK(once.out.find("\nseed = 5\n") != std::string::npos);
@@ -136,7 +114,7 @@ TEST_CASE("--dry-run prints the resolved experiment alone, and makes nothing") {
 TEST_CASE("a run, its continuation, and the commands that read its checkpoint") {
   const TemporaryFolder folder;
   folder.write("x.toml", kTiny);
-  const Outcome stopped = motley(folder, {"run", "x.toml", "--stop-after", "2", "--json"});
+  const Ended stopped = motley(folder, {"run", "x.toml", "--stop-after", "2", "--json"});
   CAPTURE(stopped.err);
   REQUIRE(stopped.code == 0);
   CHECK(nlohmann::json::parse(stopped.out).at("interrupted") == true);
@@ -145,7 +123,7 @@ TEST_CASE("a run, its continuation, and the commands that read its checkpoint") 
 
   require_refused(motley(folder, {"run", "--resume", "runs/tiny-0", "--set", "trainer.lr=0.5"}), "trainer.lr is 0.5");
   require_refused(motley(folder, {"run", "x.toml", "--resume", "runs/tiny-0", "--seed", "1"}), "seed is 1");
-  const Outcome resumed = motley(folder, {"run", "--resume", "runs/tiny-0"});
+  const Ended resumed = motley(folder, {"run", "--resume", "runs/tiny-0"});
   CAPTURE(resumed.err);
   REQUIRE(resumed.code == 0);
   const std::string metrics = folder.read("runs/tiny-0/metrics.jsonl");
@@ -155,11 +133,11 @@ TEST_CASE("a run, its continuation, and the commands that read its checkpoint") 
   require_refused(motley(folder, {"run", "--resume", "runs/tiny-0", "--set", "run.updates=9", "--stop-after", "3"}),
                   "after update 3");
 
-  const Outcome again = motley(folder, {"run", "x.toml"});
+  const Ended again = motley(folder, {"run", "x.toml"});
   CHECK(again.code == 0);
   CHECK(again.err.find("runs/tiny-0-2") != std::string::npos);
 
-  const Outcome generated =
+  const Ended generated =
       motley(folder, {"generate", "runs/tiny-0", "--prompt", "1+1=", "-n", "3", "--max-tokens", "5", "--json"});
   CHECK(nlohmann::json::parse(generated.out).at("samples").size() == 3);
   CHECK(motley(folder, {"generate", "runs/tiny-0", "--prompt", "1+1=", "-n", "3", "--max-tokens", "5", "--json"}).out ==
@@ -182,49 +160,20 @@ TEST_CASE("a run, its continuation, and the commands that read its checkpoint") 
 TEST_CASE("the first Ctrl-C leaves a checkpoint that --resume takes") {
   const TemporaryFolder folder;
   folder.write("x.toml", kTiny);
-  int ends[2];
-  REQUIRE(pipe(ends) == 0);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, ends[1], STDERR_FILENO);
-  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
-  posix_spawn_file_actions_addclose(&actions, ends[0]);
-  std::vector<std::string> command{MOTLEY_BINARY,
-                                   "run",
-                                   (folder.path() / "x.toml").string(),
-                                   "--set",
-                                   "run.updates=1000000",
-                                   "--set",
-                                   "run.dir=" + folder.path().string(),
-                                   "--set",
-                                   "run.keep_trajectories=none"};
-  std::vector<char*> argv;
-  for (std::string& word : command) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  pid_t child = 0;
-  REQUIRE(posix_spawn(&child, MOTLEY_BINARY, &actions, nullptr, argv.data(), environ) == 0);
-  posix_spawn_file_actions_destroy(&actions);
-  close(ends[1]);
-  std::string text;
-  bool sent = false;
-  char buffer[4096];
-  for (ssize_t count; (count = read(ends[0], buffer, sizeof buffer)) > 0;) {
-    text.append(buffer, static_cast<size_t>(count));
-    if (!sent && text.find("update    1/") != std::string::npos) sent = kill(child, SIGINT) == 0;
-  }
-  close(ends[0]);
-  int status = 0;
-  waitpid(child, &status, 0);
+  Binary run(folder, run_arguments("x.toml", {"run.updates=1000000", "run.dir=" + folder.path().string(),
+                                              "run.keep_trajectories=none"}));
+  while (run.running() && run.log().find("update    1/") == std::string::npos) usleep(1000);
+  run.signal(SIGINT);
+  const Ended stopped = run.wait();
+  const std::string& text = stopped.err;
   CAPTURE(text);
-  CHECK(sent);
-  REQUIRE(WIFEXITED(status));
-  CHECK(WEXITSTATUS(status) == 0);
+  REQUIRE(stopped.code == 0);
   CHECK(text.find("stopping after this update") != std::string::npos);
   CHECK(text.find("motley run --resume " + (folder.path() / "tiny-0").string()) != std::string::npos);
   const size_t at = text.find("stopped after update ");
   REQUIRE(at != std::string::npos);
   const std::string next = std::to_string(std::stoi(text.substr(at + 21)) + 1);
-  const Outcome resumed = motley(folder, {"run", "--resume", "tiny-0", "--set", "run.updates=" + next});
+  const Ended resumed = motley(folder, {"run", "--resume", "tiny-0", "--set", "run.updates=" + next});
   CAPTURE(resumed.err);
   CHECK(resumed.code == 0);
   require_refused(motley(folder, {"run", "--resume", "tiny-0"}), "nothing is left to do");
@@ -235,7 +184,7 @@ TEST_CASE("score gives null for the first token and names a bad line") {
   folder.write("x.toml", kTiny);
   REQUIRE(motley(folder, {"run", "x.toml", "--set", "run.updates=1"}).code == 0);
   folder.write("in.jsonl", "{\"tokens\": [1, 2, 3]}\n{\"prompt\": \"1+1=\", \"answer\": \"2\"}\n");
-  const Outcome scored = motley(folder, {"score", "runs/tiny-0", "--input", "in.jsonl", "--profile", "fp32"});
+  const Ended scored = motley(folder, {"score", "runs/tiny-0", "--input", "in.jsonl", "--profile", "fp32"});
   REQUIRE(scored.code == 0);
   const auto first = nlohmann::json::parse(scored.out.substr(0, scored.out.find('\n')));
   CHECK(first.at("log_probs").size() == 3);
@@ -263,7 +212,7 @@ TEST_CASE("score gives null for the first token and names a bad line") {
   };
   for (const auto& [line, part] : bad) {
     folder.write("bad.jsonl", "{\"tokens\": [1]}\n\n" + line + "\n");
-    const Outcome outcome = motley(folder, {"score", "runs/tiny-0", "--input", "bad.jsonl"});
+    const Ended outcome = motley(folder, {"score", "runs/tiny-0", "--input", "bad.jsonl"});
     CAPTURE(line);
     require_refused(outcome, part);
     CHECK(outcome.err.starts_with("bad.jsonl:3: error: "));

@@ -36,14 +36,6 @@ struct SmallRun {
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-void require_refused(const Ended& ended, const std::string& part) {
-  CAPTURE(ended.code, ended.out, ended.err, part);
-  CHECK(ended.code == 2);
-  CHECK(ended.out.empty());
-  CHECK(has(ended.err, part));
-  CHECK(std::count(ended.err.begin(), ended.err.end(), '\n') == 1);
-}
-
 }  // namespace
 
 TEST_CASE("mismatch: one profile against itself is exactly zero everywhere") {

@@ -13,13 +13,7 @@ updates = 24
 async = false
 checkpoint_every = 100
 keep_trajectories = "none"
-[model]
-layers = 1
-width = 32
-heads = 2
-kv_heads = 1
-max_positions = 32
-[[tasks]]
+)" + model_section(32) + R"([[tasks]]
 env = "arithmetic"
 digits = 1
 [warmstart]

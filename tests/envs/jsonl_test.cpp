@@ -122,7 +122,7 @@ TEST_CASE("jsonl: files that cannot be read") {
   const motley::TemporaryFolder folder;
   CHECK_THROWS_WITH(make({}), Contains("option path"));
   CHECK_THROWS_WITH(make({{"path", folder.path().string() + "/none.jsonl"}}), Contains("none.jsonl: cannot be opened"));
-  CHECK_THROWS_WITH(make({{"path", folder.path().string()}}), Contains("is a folder"));
+  CHECK_THROWS_WITH(make({{"path", folder.path().string()}}), Contains("is no regular file but a folder"));
   CHECK_THROWS_WITH(make({{"path", folder.write("e.jsonl", "\n \r\n")}}), Contains("e.jsonl: holds no problem"));
   CHECK_THROWS_AS(make({{"path", folder.write("a.jsonl", sums(3))}, {"answer", "fuzzy"}}), TaskError);
 }
