@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "app/curve.h"
+#include "app/page.h"
 
 namespace motley::app {
 

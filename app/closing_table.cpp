@@ -9,21 +9,40 @@
 
 namespace motley::app {
 
+namespace {
+
+/// Of the table, and of group and profile beside the numbers.
+constexpr size_t kColumns = 80, kNameColumns = 27;
+
+/// Group and profile in columns; where those do not fit, on a line of their own above the numbers.
+std::string name_cell(const std::string& group, const std::string& profile, size_t group_width, bool own_line) {
+  if (own_line) {
+    const char* between = group.size() + 2 + profile.size() > kColumns ? "\n  " : "  ";
+    return fmt::format("{}{}{}\n{:{}}", group, between, profile, "", kNameColumns);
+  }
+  return fmt::format("{:<{}} {:<{}}", group, group_width, profile, kNameColumns - 1 - group_width);
+}
+
+}  // namespace
+
 std::string closing_table(const actors::RunSummary& summary) {
-  size_t group_width = 11, profile_width = 15;  // 80 columns in all, unless a longer name needs more
+  size_t group_width = 5, profile_width = 7;
   for (const auto& group : summary.groups) {
     group_width = std::max(group_width, group.name.size());
     profile_width = std::max(profile_width, group.profile.size());
   }
-  std::string out = fmt::format("{:<{}} {:<{}} {:>6} {:>8} {:>8} {:>9} {:>8} {:>8}\n", "group", group_width, "profile",
-                                profile_width, "share", "KL", "outside", "staleness", "tokens/s", "cost");
+  const bool own_line = group_width + 1 + profile_width > kNameColumns;
+  if (!own_line) group_width = std::max(group_width, std::min<size_t>(11, kNameColumns - 1 - profile_width));
+  std::string out =
+      name_cell("group", "profile", group_width, own_line) +
+      fmt::format(" {:>6} {:>8} {:>8} {:>9} {:>8} {:>8}\n", "share", "KL", "outside", "staleness", "tokens/s", "cost");
   bool emulated = false;
   for (const auto& group : summary.groups) {
     const char* mark = group.emulated ? "*" : " ";
     emulated = emulated || group.emulated;
-    out += fmt::format("{:<{}} {:<{}} {:>5.1f}% {:>8.5f} {:>7.3f}% {:>9.2f} {:>7.0f}{} {:>7.4f}{}\n", group.name,
-                       group_width, group.profile, profile_width, 100 * group.share, group.kl, 100 * group.outside,
-                       group.staleness, group.tokens_per_second, mark, group.cost, mark);
+    out += name_cell(group.name, group.profile, group_width, own_line) +
+           fmt::format(" {:>5.1f}% {:>8.5f} {:>7.3f}% {:>9.2f} {:>7.0f}{} {:>7.4f}{}\n", 100 * group.share, group.kl,
+                       100 * group.outside, group.staleness, group.tokens_per_second, mark, group.cost, mark);
   }
   out +=
       "KL: mean of log q - log p over sampled tokens.\n"

@@ -1,4 +1,4 @@
-// A chart of lines over a number, both axes logarithmic, as inline SVG: for figures that span powers of ten.
+// A chart of lines over a number as inline SVG that needs no style sheet.
 #pragma once
 
 #include <string>
@@ -9,16 +9,20 @@ namespace motley::app {
 
 struct ChartLine {
   std::string name;
-  std::vector<std::pair<double, double>> points;  // x > 0; any y, NaN left out
+  std::vector<std::pair<double, double>> points;  // ascending x, finite; y that is not finite is left out
 };
 struct LineChart {
-  std::string title, x_name;
-  double floor = 1e-6;  // smaller y are drawn there, and the axis says so
-  std::vector<ChartLine> lines;
+  std::string title;
+  std::string x_name = "";  // empty: left to the title
+  std::vector<ChartLine> lines = {};
+  std::vector<double> marks = {};  // x at which something happened: vertical lines
+  bool logarithmic = false;        // both axes, for figures that span powers of ten: then x > 0
+  double floor = 1e-6;             // of a logarithmic y axis: smaller y are drawn there, and the axis says so
+  bool own_file = false;           // not part of a page: names the SVG namespace
 };
 
-/// Lines keep their colour by place, so that charts with the same lines compare; the legend is at the right. Points
-/// tell name and value on hovering. Needs no style sheet. Empty text when there is no point.
+/// Every pixel column of a line shows the smallest and the largest value that falls into it, so no spike is lost. Lines
+/// keep their colour by place, so that charts with the same lines compare. Empty text when there is no point.
 std::string line_chart_svg(const LineChart& chart);
 
 }  // namespace motley::app

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "app/bars.h"
-#include "app/curve.h"
+#include "app/line_chart.h"
 #include "app/mismatch.h"
 #include "app/page.h"
 
@@ -15,13 +15,12 @@ using namespace algos::mismatch;
 
 template <class Value>
 std::string position_chart(const std::string& title, const MismatchReport& report, Value value) {
-  std::vector<Series> series;
+  LineChart chart{.title = title};
   for (const Measurement& m : report.measurements) {
-    series.push_back({m.sampler.name, {}});
-    for (const Bin& bin : m.summary.by_position)
-      series.back().points.emplace_back(static_cast<int64_t>(bin.low), value(bin));
+    chart.lines.push_back({m.sampler.name, {}});
+    for (const Bin& bin : m.summary.by_position) chart.lines.back().points.emplace_back(bin.low, value(bin));
   }
-  return curve_svg(title, series);
+  return line_chart_svg(chart);
 }
 
 std::string attribution_chart(const std::string& title, const Attribution& attribution) {

@@ -36,8 +36,12 @@ std::string raised_alarms(const algos::Metrics& metrics) {
 
 }  // namespace
 
-Progress::Progress(const Experiment& experiment, bool terminal, int columns)
-    : experiment_(experiment), terminal_(terminal), columns_(std::max(columns, 40)) {}
+Progress::Progress(const Experiment& experiment, bool terminal, TerminalSize size)
+    : experiment_(experiment), terminal_(terminal) {
+  resized(size);
+}
+
+void Progress::resized(TerminalSize size) { size_ = {std::max(size.columns, 10), std::max(size.rows, 2)}; }
 
 std::string Progress::started(int64_t parameters, int64_t vocabulary) {
   std::string groups;
@@ -74,15 +78,47 @@ std::string Progress::plain_line(int64_t update, const algos::Metrics& metrics) 
   return line + "\n";
 }
 
+/// A terminal that became narrower since has broken the block's lines; what its top has pushed off the screen stays.
 std::string Progress::erase() {
-  std::string out = drawn_lines_ > 0 ? fmt::format("\x1b[{}F\x1b[J", drawn_lines_) : "";
-  drawn_lines_ = 0;
-  return out;
+  const auto columns = static_cast<size_t>(size_.columns);
+  size_t rows = 0;
+  for (const size_t characters : drawn_) rows += std::max<size_t>(1, (characters + columns - 1) / columns);
+  drawn_.clear();
+  rows = std::min(rows, static_cast<size_t>(size_.rows - 1));
+  return rows > 0 ? fmt::format("\x1b[{}F\x1b[J", rows) : "";
+}
+
+/// Names of the column and a row per sampler group, in `most` lines: what does not fit is counted in the last one.
+std::vector<std::string> Progress::group_rows(const algos::Metrics& metrics, size_t most) const {
+  // The profiles come last, where the edge of a narrow terminal cuts them.
+  constexpr const char* kRow = "{:<{}} {:>5} {:>8} {:>7} {:>9} {:>8}  {}";
+  constexpr int kNumbers = 6 + 9 + 8 + 10 + 9;
+  size_t width = 12;
+  for (const auto& group : experiment_.samplers) width = std::max(width, group.name.size());
+  width = std::min(width, static_cast<size_t>(std::max(size_.columns - kNumbers, 12)));
+  std::vector<std::string> rows{
+      fmt::format(kRow, "group", width, "share", "kl", "outside", "staleness", "tokens/s", "profile")};
+  for (size_t i = 0; i < experiment_.samplers.size(); ++i) {
+    const auto& group = experiment_.samplers[i];
+    if (rows.size() + 1 == most && i + 1 < experiment_.samplers.size()) {
+      rows.push_back(fmt::format("and {} more groups", experiment_.samplers.size() - i));
+      break;
+    }
+    // A name that must be cut has its number in front, so that no two look the same.
+    const std::string name = group.name.size() <= width ? group.name : fmt::format("#{} {}", i + 1, group.name);
+    const std::string prefix = "group/" + group.name + "/";
+    rows.push_back(fmt::format(kRow, name.substr(0, width), width, field(metrics, prefix + "share", "{:.2f}"),
+                               field(metrics, prefix + "kl/sampler_trainer", "{:.5f}"),
+                               field(metrics, prefix + "ratio/outside", "{:.4f}"),
+                               field(metrics, prefix + "staleness/mean", "{:.2f}"),
+                               field(metrics, prefix + "time/tokens_per_second", "{:.0f}"), group.profile));
+  }
+  return rows;
 }
 
 std::string Progress::block(int64_t update, const algos::Metrics& metrics) {
   std::vector<std::string> lines;
-  const int width = std::clamp(columns_ - 60, 8, 40);
+  const int width = std::clamp(size_.columns - 60, 8, 40);
   const auto filled = static_cast<int>(width * update / std::max<int64_t>(1, experiment_.run.updates));
   lines.push_back(fmt::format("{} [{}{}] {}/{}  left {}  tokens/s {}", experiment_.name,
                               std::string(static_cast<size_t>(filled), '#'),
@@ -93,23 +129,17 @@ std::string Progress::block(int64_t update, const algos::Metrics& metrics) {
                               field(metrics, "kl/sampler_trainer", "{:.5f}"), field(metrics, "entropy", "{:.3f}"),
                               field(metrics, "staleness/mean", "{:.2f}")));
   if (const std::string alarms = raised_alarms(metrics); !alarms.empty()) lines.push_back("alarm: " + alarms);
-  // The names that may be long come last, where the edge of a narrow terminal cuts them.
-  constexpr const char* kRow = "{:<12.12} {:>6} {:>9} {:>9} {:>10} {:>10}  {}";
-  lines.push_back(fmt::format(kRow, "group", "share", "kl", "outside", "staleness", "tokens/s", "profile"));
-  for (const auto& group : experiment_.samplers) {
-    const std::string prefix = "group/" + group.name + "/";
-    lines.push_back(fmt::format(kRow, group.name, field(metrics, prefix + "share", "{:.2f}"),
-                                field(metrics, prefix + "kl/sampler_trainer", "{:.5f}"),
-                                field(metrics, prefix + "ratio/outside", "{:.4f}"),
-                                field(metrics, prefix + "staleness/mean", "{:.2f}"),
-                                field(metrics, prefix + "time/tokens_per_second", "{:.0f}"), group.profile));
+  const auto room = static_cast<size_t>(size_.rows - 1);  // the cursor rests on the row below the block
+  if (room >= lines.size() + 2) {
+    for (std::string& row : group_rows(metrics, room - lines.size())) lines.push_back(std::move(row));
   }
   std::string out = erase();
+  if (lines.size() > room) lines.resize(room);
   for (std::string& line : lines) {
-    if (line.size() > static_cast<size_t>(columns_)) line.resize(static_cast<size_t>(columns_));  // no wrapped lines
+    if (line.size() > static_cast<size_t>(size_.columns)) line.resize(static_cast<size_t>(size_.columns));
     out += line + "\n";
+    drawn_.push_back(line.size());
   }
-  drawn_lines_ = static_cast<int>(lines.size());
   return out;
 }
 
@@ -123,7 +153,7 @@ std::string Progress::update(int64_t update, const algos::Metrics& metrics) {
 }
 
 std::string Progress::message(const std::string& text) {
-  const std::string line = terminal_ && drawn_lines_ == 0 ? "\r\x1b[K" : "";  // of a warm start, or the echo of ^C
+  const std::string line = terminal_ && drawn_.empty() ? "\r\x1b[K" : "";  // of a warm start, or the echo of ^C
   open_line_ = false;
   return erase() + line + text + "\n";
 }

@@ -11,10 +11,16 @@
 
 namespace motley::app {
 
+struct TerminalSize {
+  int columns = 80, rows = 24;
+};
+
 class Progress {
  public:
-  /// `terminal`: stderr is one. `columns`: its width.
-  Progress(const Experiment& experiment, bool terminal, int columns);
+  /// `terminal`: stderr is one, of that size until resized() says otherwise.
+  Progress(const Experiment& experiment, bool terminal, TerminalSize size);
+  /// Before the next text, which is for a terminal of this size.
+  void resized(TerminalSize size);
   /// Text to put on stderr now (may be empty).
   std::string started(int64_t parameters, int64_t vocabulary);
   std::string warm_start(int64_t step, int64_t steps, double loss, bool cached);
@@ -26,14 +32,16 @@ class Progress {
  private:
   std::string plain_line(int64_t update, const algos::Metrics& metrics) const;
   std::string block(int64_t update, const algos::Metrics& metrics);
+  std::vector<std::string> group_rows(const algos::Metrics& metrics, size_t most) const;
   std::string erase();
   std::string time_left(int64_t update) const;
 
   const Experiment experiment_;
   bool terminal_, open_line_ = false;
-  int columns_, drawn_lines_ = 0;
-  int64_t first_ = -1;  // update that was shown first, at start_
-  double pass_ = -1;    // last evaluation, kept on the display
+  TerminalSize size_;
+  std::vector<size_t> drawn_;  // the block's lines: characters of each
+  int64_t first_ = -1;         // update that was shown first, at start_
+  double pass_ = -1;           // last evaluation, kept on the display
   std::chrono::steady_clock::time_point start_{};
 };
 

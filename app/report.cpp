@@ -6,32 +6,24 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "app/closing_table.h"
-#include "app/curve.h"
+#include "app/line_chart.h"
 #include "app/page.h"
 #include "tensor/model_file.h"
 
 namespace motley::app {
 namespace {
 
-using Curves = std::map<std::string, Series>;  // by metric name
-
-std::string read_text(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  std::ostringstream out;
-  out << in.rdbuf();
-  return out.str();
-}
+using Curves = std::map<std::string, ChartLine>;  // by metric name
 
 Curves read_curves(const std::filesystem::path& file) {
   Curves curves;
   std::ifstream in(file);
   for (std::string line; std::getline(in, line);) {
     const auto row = nlohmann::json::parse(line, nullptr, false);
-    if (!row.is_object() || !row.contains("update")) continue;
-    const int64_t update = row["update"].get<int64_t>();
+    if (!row.is_object() || !row.contains("update") || !row["update"].is_number()) continue;
+    const double update = row["update"].get<double>();
     for (const auto& [name, value] : row.items())
       if (value.is_number() && name != "update") curves[name].points.emplace_back(update, value.get<double>());
   }
@@ -41,30 +33,30 @@ Curves read_curves(const std::filesystem::path& file) {
 /// Draws the curves of a page, with its marks.
 class Charts {
  public:
-  Charts(const Curves& curves, std::vector<int64_t> marks) : curves_(curves), marks_(std::move(marks)) {}
+  Charts(const Curves& curves, std::vector<double> marks) : curves_(curves), marks_(std::move(marks)) {}
   /// Those of `names` that exist.
   std::string of(const std::string& title, const std::vector<std::string>& names) const {
-    std::vector<Series> series;
+    LineChart chart{.title = title, .marks = marks_};
     for (const std::string& name : names)
-      if (const auto it = curves_.find(name); it != curves_.end()) series.push_back({name, it->second.points});
-    return curve_svg(title, series, marks_);
+      if (const auto it = curves_.find(name); it != curves_.end()) chart.lines.push_back({name, it->second.points});
+    return line_chart_svg(chart);
   }
   /// "<prefix>/<part>/<metric>" as one chart with a line per part.
   std::string by(const std::string& prefix, const std::string& metric, const std::string& title) const {
-    std::vector<Series> series;
+    LineChart chart{.title = title, .marks = marks_};
     for (const auto& [name, curve] : curves_) {
       const size_t part = prefix.size() + 1;
       if (name.size() <= part + metric.size() + 1 || !name.starts_with(prefix + "/") || !name.ends_with("/" + metric))
         continue;
       const std::string middle = name.substr(part, name.size() - part - metric.size() - 1);
-      if (middle.find('/') == std::string::npos) series.push_back({middle, curve.points});
+      if (middle.find('/') == std::string::npos) chart.lines.push_back({middle, curve.points});
     }
-    return curve_svg(title, series, marks_);
+    return line_chart_svg(chart);
   }
 
  private:
   const Curves& curves_;
-  std::vector<int64_t> marks_;
+  std::vector<double> marks_;
 };
 
 std::vector<std::string> starting_with(const Curves& curves, const std::string& prefix) {
@@ -75,8 +67,8 @@ std::vector<std::string> starting_with(const Curves& curves, const std::string& 
 }
 
 /// First and last update of each time that an alarm was raised.
-std::vector<std::pair<int64_t, int64_t>> raised(const Series& alarm) {
-  std::vector<std::pair<int64_t, int64_t>> spans;
+std::vector<std::pair<double, double>> raised(const ChartLine& alarm) {
+  std::vector<std::pair<double, double>> spans;
   bool before = false;
   for (const auto& [update, value] : alarm.points) {
     if (value != 0.0 && !before) spans.emplace_back(update, update);
@@ -87,8 +79,8 @@ std::vector<std::pair<int64_t, int64_t>> raised(const Series& alarm) {
 }
 
 struct Alarms {
-  std::string text;            // a list, as HTML
-  std::vector<int64_t> marks;  // where one is raised
+  std::string text;           // a list, as HTML
+  std::vector<double> marks;  // where one is raised
 };
 
 Alarms alarms_of(const Curves& curves) {
@@ -138,7 +130,7 @@ void write_report(const std::filesystem::path& folder, const actors::RunSummary&
     page += charts.of(name, {name});
   page += charts.of("tokens per second", {"time/tokens_per_second"});
   page += charts.of("seconds per update", {"time/update", "time/train", "time/wait"});
-  page += "</div><h2>Experiment</h2><pre>" + escape_html(read_text(folder / "experiment.toml")) + "</pre>";
+  page += "</div><h2>Experiment</h2><pre>" + escape_html(read_file(folder / "experiment.toml")) + "</pre>";
   write_file_atomically(folder / "report.html", html_page(folder.filename().string(), page));
 }
 

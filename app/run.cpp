@@ -45,7 +45,7 @@ class Observers final : public actors::RunObserver {
   Observers(const std::filesystem::path& folder, const Experiment& experiment, int64_t keep_through)
       : metrics_(folder / "metrics.jsonl", keep_through),
         tensorboard_(folder),
-        progress_(experiment, terminal(), columns()) {}
+        progress_(experiment, terminal(), size()) {}
   ~Observers() override { say(progress_.end()); }
   void started(int64_t parameters, int64_t vocabulary, int64_t /*first_update*/) override {
     const std::lock_guard lock(display_);
@@ -59,11 +59,13 @@ class Observers final : public actors::RunObserver {
     metrics_.write(update, metrics);
     tensorboard_.write(update, metrics);
     const std::lock_guard lock(display_);
+    progress_.resized(size());
     say(progress_.update(update, metrics));
   }
   /// From any thread.
   void message(const std::string& text) override {
     const std::lock_guard lock(display_);
+    progress_.resized(size());
     say(progress_.message(text));
   }
 
@@ -73,9 +75,10 @@ class Observers final : public actors::RunObserver {
     const char* const type = std::getenv("TERM");
     return isatty(STDERR_FILENO) != 0 && type && std::string_view(type) != "dumb";
   }
-  static int columns() {
+  static TerminalSize size() {
     winsize size{};
-    return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0 || size.ws_row == 0) return {};
+    return {size.ws_col, size.ws_row};
   }
   MetricsWriter metrics_;
   TensorBoardWriter tensorboard_;

@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "app/closing_table.h"
-#include "app/curve.h"
+#include "app/line_chart.h"
 #include "app/metrics_writer.h"
 #include "app/progress.h"
 #include "app/report.h"
@@ -55,6 +55,9 @@ TEST_CASE("a resume cuts metrics.jsonl after the checkpoint's update, half a lin
   CHECK(text ==
         "{\"update\":0,\"x\":0}\n{\"update\":1,\"x\":1}\n{\"update\":2,\"x\":2}\n{\"update\":3,\"x\":3}\n"
         "{\"update\":4,\"x\":40}\n");
+  std::ofstream(file) << "{\"update\":0}\n{\"update\":\"x\"}\n{\"update\":1}\n";  // damaged in the middle
+  { MetricsWriter(file, 5).write(2, {}); }
+  CHECK(text_of(file) == "{\"update\":0}\n{\"update\":2}\n");
 }
 
 TEST_CASE("TensorBoard records carry the checksum that TensorFlow asks for") {
@@ -89,7 +92,7 @@ TEST_CASE("progress is one line per update off a terminal, and a block per updat
   experiment.samplers = {{.name = "fast", .profile = "b200-nvfp4"}, {.name = "slow", .profile = "a100-bf16"}};
   const algos::Metrics metrics{{"reward/mean", 0.25}, {"group/fast/share", 0.5}, {"eval/pass_at_1", 0.75}};
 
-  Progress plain(experiment, false, 80);
+  Progress plain(experiment, false, {});
   const std::string line = plain.update(3, metrics);
   CHECK(std::count(line.begin(), line.end(), '\n') == 1);
   CHECK(line.find("reward 0.250") != std::string::npos);
@@ -100,7 +103,7 @@ TEST_CASE("progress is one line per update off a terminal, and a block per updat
   CHECK(plain.update(4, metrics).find("left -") != std::string::npos);
   CHECK(plain.update(5, metrics).find("left 0m00s") != std::string::npos);
 
-  Progress terminal(experiment, true, 60);
+  Progress terminal(experiment, true, {60, 24});
   const std::string first = terminal.update(3, metrics), second = terminal.update(4, metrics);
   CHECK(std::count(first.begin(), first.end(), '\n') == 5);  // bar, totals, names of the columns, two groups
   CHECK(second.rfind("\x1b[5F", 0) == 0);                    // goes back over the block it replaces
@@ -111,7 +114,7 @@ TEST_CASE("progress is one line per update off a terminal, and a block per updat
   CHECK(terminal.message("a note").rfind("\x1b[5F\x1b[Ja note\n", 0) == 0);
   CHECK(terminal.update(5, metrics).find('\x1b') == std::string::npos);
 
-  Progress warming(experiment, true, 60);
+  Progress warming(experiment, true, {60, 24});
   CHECK(warming.warm_start(1, 2, 0.5, false).find('\n') == std::string::npos);
   CHECK(warming.end() == "\n");
   CHECK(warming.end().empty());
@@ -137,7 +140,7 @@ TEST_CASE("the display and the closing table fit on a terminal of 80 columns") {
                     {prefix + "staleness/mean", 12.5},
                     {prefix + "time/tokens_per_second", 123456.0}});
   }
-  Progress usual(experiment, true, 80);
+  Progress usual(experiment, true, {});
   for (const std::string& text : {usual.update(3, metrics), closing_table(summary)}) {
     CAPTURE(text);
     CHECK(text.find("staleness") != std::string::npos);
@@ -149,7 +152,7 @@ TEST_CASE("the display and the closing table fit on a terminal of 80 columns") {
   }
   // The longest name of a profile is whole where there is room.
   experiment.samplers.back().profile = "h100-fp8-channel-accumulate14";
-  Progress wide(experiment, true, 100);
+  Progress wide(experiment, true, {100, 24});
   CHECK(wide.update(3, metrics).find(" h100-fp8-channel-accumulate14\n") != std::string::npos);
 }
 
@@ -166,31 +169,52 @@ TEST_CASE("the closing table marks emulated rates") {
 
 TEST_CASE("the closing table's columns line up under long names") {
   actors::RunSummary summary;
-  summary.groups = {{.name = "a-group-of-h100s", .profile = "h100-fp8-channel-accumulate14", .emulated = true},
+  summary.groups = {{.name = "a-group-of-b200", .profile = "b200-nvfp4", .emulated = true},
                     {.name = "local", .profile = "bf16"}};
   std::istringstream rows(closing_table(summary));
   std::string head, first, second;
   std::getline(rows, head), std::getline(rows, first), std::getline(rows, second);
-  CHECK(first.size() == second.size());
-  CHECK(first.find("h100-fp8-channel-accumulate14 ") == head.find("profile"));
+  CHECK(first.size() == 80);
+  CHECK(second.size() == 80);
+  CHECK(first.find("b200-nvfp4 ") == head.find("profile"));
   CHECK(second.find("bf16") == head.find("profile"));
+
+  // Names without room beside the numbers have a line of their own above them.
+  for (const size_t length : {18u, 64u}) {
+    summary.groups[0].name = std::string(length, 'x');
+    summary.groups[0].profile = "h100-fp8-channel-accumulate14";
+    const std::string table = closing_table(summary);
+    CAPTURE(table);
+    CHECK(table.find(summary.groups[0].name + (length == 18 ? "  " : "\n  ") + "h100-fp8-channel-accumulate14\n") !=
+          std::string::npos);
+    CHECK(table.find("\nlocal  bf16\n") != std::string::npos);
+    std::istringstream lines(table);
+    std::string above;
+    for (std::string row; std::getline(lines, row); above = row) {
+      CHECK(row.size() <= 80);
+      if (above == "local  bf16") CHECK(row.size() == 80);
+    }
+  }
 }
 
 TEST_CASE("a curve keeps a spike that is one point among a hundred thousand") {
-  Series series{"x", {}};
-  for (int i = 0; i < 100000; ++i) series.points.emplace_back(i, i == 61234 ? 1000.0 : 0.0);
-  const std::string svg = curve_svg("spike", {series});
+  ChartLine line{"x", {}};
+  for (int i = 0; i < 100000; ++i) line.points.emplace_back(i, i == 61234 ? 1000.0 : 0.0);
+  const std::string svg = line_chart_svg({.title = "spike", .lines = {line}});
   CHECK(svg.size() < 100000);
   CHECK(svg.find(",30.0 ") != std::string::npos);  // the top of the frame, where 1000 is drawn
-  CHECK(curve_svg("none", {}).empty());
-  CHECK(curve_svg("<script>", {{"x", {{1, 2.0}}}}).find("<script>") == std::string::npos);
+  CHECK(line_chart_svg({.title = "none"}).empty());
+  CHECK(line_chart_svg({.title = "none", .lines = {{"x", {{1.0, std::nan("")}}}}}).empty());
+  CHECK(
+      line_chart_svg({.title = "<script>", .lines = {{"<script>", {{1, 2.0}}}, {"y", {{1, 2.0}}}}}).find("<script>") ==
+      std::string::npos);
 }
 
 TEST_CASE("alarms are named on the terminal and marked in the report") {
   Experiment experiment;
   const algos::Metrics metrics{
       {"reward/mean", 0.25}, {"alarm/grad_norm", 0.0}, {"alarm/kl", 1.0}, {"alarm/reward", 1.0}};
-  Progress plain(experiment, false, 80), terminal(experiment, true, 80);
+  Progress plain(experiment, false, {}), terminal(experiment, true, {});
   CHECK(plain.update(3, metrics).find("  alarm kl, reward\n") != std::string::npos);
   CHECK(terminal.update(3, metrics).find("\nalarm: kl, reward\n") != std::string::npos);
   CHECK(plain.update(4, {{"alarm/kl", 0.0}}).find("alarm") == std::string::npos);
@@ -205,6 +229,7 @@ TEST_CASE("alarms are named on the terminal and marked in the report") {
          << ",\"probe/kl/mismatch\":0.5,\"group/a/probe/kl/mismatch\":1,\"drift/sc+mis/squared_norm\":0.125}\n";
   }
   rows.close();
+  std::ofstream(folder / "experiment.toml") << "name = \"trial\"\n";
   write_report(folder, {});
   const std::string page = text_of(folder / "report.html");
   CHECK(page.find("<li>kl: updates 5 to 7, 12 to 12</li>") != std::string::npos);
@@ -213,13 +238,13 @@ TEST_CASE("alarms are named on the terminal and marked in the report") {
   CHECK(page.find("mismatch by group, without staleness") != std::string::npos);
   CHECK(page.find("KL told apart by the probe") != std::string::npos);
   CHECK(page.find("drift of corrections") != std::string::npos);
-  CHECK(page.find(">0-1</text>") != std::string::npos);
-  CHECK(page.find(">6+</text>") != std::string::npos);
+  CHECK(page.find(">0-1</tspan>") != std::string::npos);
+  CHECK(page.find(">6+</tspan>") != std::string::npos);
   CHECK(page.find("kl/k3 by group") == std::string::npos);  // nothing is called group/<name>/kl/k3
-  const std::string svg = curve_svg("x", {{"x", {{0, 1.0}, {20, 2.0}}}}, {5, 12, 99});
+  const std::string svg = line_chart_svg({.title = "x", .lines = {{"x", {{0, 1.0}, {20, 2.0}}}}, .marks = {5, 12, 99}});
   CHECK(std::count(svg.begin(), svg.end(), '\n') == 0);
   size_t marks = 0;
-  for (size_t at = 0; (at = svg.find("class=mark", at)) != std::string::npos; ++at) ++marks;
+  for (size_t at = 0; (at = svg.find("class='mark'", at)) != std::string::npos; ++at) ++marks;
   CHECK(marks == 2);
 }
 
