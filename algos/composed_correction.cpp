@@ -119,7 +119,6 @@ void ComposedCorrection::coefficients(const CorrectionBatch& batch, Coefficients
     }
     if (all.weight[t] != 0.0) out.b[static_cast<size_t>(batch.sampled[t])] -= batch.advantage[t] * all.weight[t];
   }
-  if (pieces_.centering) pieces_.centering->observe(batch, out.samples);
 }
 
 }  // namespace motley::algos

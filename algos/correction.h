@@ -58,7 +58,7 @@ struct Coefficients {
   explicit Coefficients(const CorrectionBatch& batch) : b(batch.log_p.size(), 0.0), masked(batch.tokens(), 0) {}
   std::vector<double> b;
   std::vector<uint8_t> masked;  // [tokens] 1: the ratio rule gave the drawn token weight 0
-  /// Further numbers by name ("sc/tail_ratio"); over all tokens of an update the learner reports <name>_median and
+  /// Further numbers by name ("ais/mixing"); over all tokens of an update the learner reports <name>_median and
   /// <name>_p99, so that they do not depend on the split into micro-batches.
   std::map<std::string, std::vector<double>> samples;
 };

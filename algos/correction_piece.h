@@ -75,8 +75,6 @@ class Centering {
   virtual ~Centering() = default;
   /// Adds the terms of one token, whose advantage is not 0, to b.
   virtual void add(const CorrectionBatch& batch, size_t token, const TokenRule& rule, std::span<double> b) const = 0;
-  /// Numbers of all tokens.
-  virtual void observe(const CorrectionBatch& batch, SampleNumbers& numbers) const = 0;
 };
 
 }  // namespace motley::algos

@@ -40,19 +40,10 @@ class ScoreCentering final : public Centering {
     }
   }
 
-  void observe(const CorrectionBatch& batch, SampleNumbers& numbers) const override {
-    for (size_t t = 0; t < batch.tokens(); ++t) {
-      if (!has_tail(batch.log_q_tail[t])) continue;
-      numbers["sc/tail_ratio"].push_back(std::exp(batch.log_q_tail[t] - batch.log_p_tail[t]));
-    }
-  }
-
  private:
-  static bool has_tail(double log_q_tail) { return log_q_tail > -kUnlimited; }
-
   /// alpha
   double tail_weight(double log_p_tail, double log_q_tail, double advantage, const TokenRule& rule) const {
-    if (tail_ == "off" || !has_tail(log_q_tail) || std::isnan(log_p_tail)) return 0.0;
+    if (tail_ == "off" || !(log_q_tail > -kUnlimited) || std::isnan(log_p_tail)) return 0.0;
     if (tail_ == "guard" && !guard_.contains(log_q_tail - log_p_tail)) return 0.0;
     const TokenWeight w = rule.weight(log_p_tail, log_q_tail, advantage);
     return w.is_ratio ? 1.0 : bounded_tail_ratio(log_p_tail, log_q_tail) * w.value;

@@ -36,7 +36,7 @@ TEST_CASE("metrics of a batch by hand") {
   scores.samples[0] = {{-2.0, -2.0 + std::log(2.0)}, {1.0, 2.0}, {0, 0}, {}, {}};
   scores.samples[1] = {{-2.0 + std::log(7.0)}, {3.0}, {1}, {}, {}};
   scores.samples[2] = {{-2.0, -2.0, -2.0}, {0.0, 0.0, 0.0}, {0, 0, 0}, {}, {}};
-  for (int i = 1; i <= 200; ++i) scores.further["sc/tail_ratio"].push_back(i);
+  for (int i = 1; i <= 200; ++i) scores.further["ais/mixing"].push_back(i);
   const Metrics m =
       batch_metrics(batch, selection, scores, {.sampler_formats = {{"x", "fp8"}, {"y", "bf16"}, {"absent", "nvfp4"}}});
   const std::map<std::string, double> expected{
@@ -58,8 +58,8 @@ TEST_CASE("metrics of a batch by hand") {
       {"episode/turns", 5.0 / 3},
       {"episode/format_error", 1.0 / 3},
       {"episode/truncated", 1.0 / 3},
-      {"sc/tail_ratio_median", 100},
-      {"sc/tail_ratio_p99", 198},
+      {"ais/mixing_median", 100},
+      {"ais/mixing_p99", 198},
       {"group/x/share", 2.0 / 3},
       {"group/x/reward/mean", 0.75},
       {"group/x/kl/sampler_trainer", -std::log(2.0) / 5},
