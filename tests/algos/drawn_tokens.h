@@ -1,4 +1,4 @@
-// Sequences of drawn tokens alone, for tests of weights: a CorrectionBatch that owns its arrays.
+// Sequences of drawn tokens alone, for tests of weights.
 #pragma once
 
 #include <cmath>
@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "algos/correction.h"
+#include "tests/algos/batch_arrays.h"
 
 namespace motley::algos {
 
@@ -22,13 +22,8 @@ inline LogProbs token_of_ratio(double r) {
 /// p = q = 1/2 and p / pi_old = u.
 inline LogProbs token_of_step(double u) { return {-std::log(2.0), -std::log(2.0), -std::log(2.0) - std::log(u)}; }
 
-struct DrawnTokens {
-  std::vector<int64_t> offsets{0}, sampled, sequence, group, staleness;
-  std::vector<double> log_p, log_q, log_p_old, advantage, no_tail;
-  std::vector<uint8_t> in_record;
-  std::vector<std::string> names{"a", "b"};
-  int64_t steps_since_old = 0, steps_per_batch = 1, sequences = 0;
-
+struct DrawnTokens : BatchArrays {
+  DrawnTokens() { names = {"a", "b"}; }
   DrawnTokens& add(double a, const std::vector<LogProbs>& tokens, int64_t group_index = 0, int64_t lag = 0) {
     for (const LogProbs& token : tokens) {
       sampled.push_back(static_cast<int64_t>(log_p.size()));
@@ -36,37 +31,20 @@ struct DrawnTokens {
       log_q.push_back(token.q);
       log_p_old.push_back(token.old);
       advantage.push_back(a);
-      sequence.push_back(sequences);
+      sequence.push_back(sequences_);
       group.push_back(group_index);
       staleness.push_back(lag);
       in_record.push_back(1);
-      no_tail.push_back(-std::numeric_limits<double>::infinity());
+      log_p_tail.push_back(-std::numeric_limits<double>::infinity());
+      log_q_tail.push_back(-std::numeric_limits<double>::infinity());
       offsets.push_back(static_cast<int64_t>(log_p.size()));
     }
-    ++sequences;
+    ++sequences_;
     return *this;
   }
-  CorrectionBatch view() const {
-    return {.offsets = offsets,
-            .sampled = sampled,
-            .log_p = log_p,
-            .log_q = log_q,
-            .in_record = in_record,
-            .log_p_tail = no_tail,
-            .log_q_tail = no_tail,
-            .log_p_old = log_p_old,
-            .advantage = advantage,
-            .sequence = sequence,
-            .sampler_group = group,
-            .group_names = names,
-            .staleness = staleness,
-            .steps_since_old = steps_since_old,
-            .steps_per_batch = steps_per_batch};
-  }
+  using BatchArrays::coefficients;
   Coefficients coefficients(const std::string& name, const CorrectionParameters& parameters = {}) const {
-    Coefficients out(view());
-    make_correction(name, parameters)->coefficients(view(), out);
-    return out;
+    return coefficients(*make_correction(name, parameters));
   }
   /// -b / A of every token, 0 where A is 0.
   std::vector<double> weights(const std::string& name, const CorrectionParameters& parameters = {}) const {
@@ -74,6 +52,9 @@ struct DrawnTokens {
     for (size_t t = 0; t < b.size(); ++t) b[t] = advantage[t] == 0.0 ? b[t] : 0.0 - b[t] / advantage[t];
     return b;
   }
+
+ private:
+  int64_t sequences_ = 0;
 };
 
 /// The weight of a sequence of one token.

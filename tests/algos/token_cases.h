@@ -1,20 +1,16 @@
-// Loss tokens for the correction tests: a CorrectionBatch that owns its arrays, and random pairs of distributions under
-// each kind of record.
+// Loss tokens for the correction tests: random pairs of distributions under each kind of record.
 #pragma once
 
 #include <algorithm>
 #include <numeric>
 
-#include "algos/correction.h"
 #include "kernels/philox.h"
+#include "tests/algos/batch_arrays.h"
 #include "tests/algos/reference.h"
 
 namespace motley::algos {
 
-struct OwnedBatch {
-  std::vector<int64_t> offsets{0}, sampled, sequence;
-  std::vector<double> log_p, log_q, log_p_tail, log_q_tail, advantage;
-  std::vector<uint8_t> in_record;
+struct OwnedBatch : BatchArrays {
   std::vector<int> ids;  // [entries]
 
   /// The drawn token and every listed id, ascending.
@@ -35,23 +31,6 @@ struct OwnedBatch {
     log_q_tail.push_back(token.tail ? std::log(q_tail) : -reference::kInfinity);
     advantage.push_back(token.advantage);
     sequence.push_back(static_cast<int64_t>(sequence.size()));
-  }
-  CorrectionBatch view() const {
-    return {.offsets = offsets,
-            .sampled = sampled,
-            .log_p = log_p,
-            .log_q = log_q,
-            .in_record = in_record,
-            .log_p_tail = log_p_tail,
-            .log_q_tail = log_q_tail,
-            .log_p_old = {},
-            .advantage = advantage,
-            .sequence = sequence};
-  }
-  Coefficients coefficients(const Correction& correction) const {
-    Coefficients out(view());
-    correction.coefficients(view(), out);
-    return out;
   }
   /// b of token t spread over the vocabulary.
   std::vector<double> dense(const Coefficients& out, size_t t, size_t vocabulary) const {

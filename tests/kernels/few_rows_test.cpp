@@ -6,6 +6,7 @@
 
 #include "kernels/cpu/matmul_finish.h"
 #include "kernels/cpu/matmul_inner.h"
+#include "tests/kernels/instruction_sets.h"
 #include "tests/kernels/packed_cases.h"
 
 namespace motley::kernels {
@@ -63,15 +64,6 @@ void check(MatmulArgs args, const std::vector<float>& a, const Weights& w, const
 
 ConstMatrix view(const std::vector<float>& a, int64_t rows, int64_t cols) {
   return row_major(static_cast<const void*>(a.data()), DType::f32, rows, cols);
-}
-
-template <class Body>
-void on_every_instruction_set(Body&& body) {
-  for (int set = 0; set < cpu::instruction_sets(); ++set) {
-    cpu::use_instruction_set(set);
-    body();
-  }
-  cpu::use_best_instruction_set();
 }
 
 std::string name(const Quantization& how) {

@@ -47,16 +47,6 @@ bool same(const std::vector<T>& a, const std::vector<T>& b) {
 }
 bool same(float a, float b) { return same(std::vector<float>{a}, std::vector<float>{b}); }
 
-template <class Body>
-void on_every_instruction_set(Body body) {
-  for (int set = 0; set < cpu::instruction_sets(); ++set) {
-    cpu::use_instruction_set(set);
-    INFO("instruction set " << set);
-    body();
-  }
-  cpu::use_best_instruction_set();
-}
-
 /// Rows of logits: ordinary, far apart, and with every special value.
 std::vector<std::vector<float>> logit_rows(int64_t count) {
   std::vector<std::vector<float>> rows{numbers(count, 1, 3.0f), numbers(count, 2, 60.0f), numbers(count, 3, 0.0f)};

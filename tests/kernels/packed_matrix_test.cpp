@@ -7,6 +7,7 @@
 #include "kernels/cpu/packed_panel.h"
 #include "kernels/matmul.h"
 #include "kernels/quantized_linear.h"
+#include "tests/kernels/instruction_sets.h"
 #include "tests/kernels/packed_cases.h"
 
 namespace motley::kernels {
@@ -27,15 +28,6 @@ bool decodes_to(const PackedMatrix& packed, const std::vector<float>& plain, int
     if (out.back() != 7.0f) return false;
   }
   return true;
-}
-
-template <class Body>
-void on_every_instruction_set(Body&& body) {
-  for (int set = 0; set < cpu::instruction_sets(); ++set) {
-    cpu::use_instruction_set(set);
-    body();
-  }
-  cpu::use_best_instruction_set();
 }
 
 }  // namespace

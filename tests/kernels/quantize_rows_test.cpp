@@ -11,18 +11,6 @@ using namespace motley::kernels;
 
 namespace {
 
-/// Runs body on every instruction set of this machine.
-template <class Body>
-void on_every_instruction_set(Body&& body) {
-  const int count = cpu::instruction_sets();
-  for (int set = 0; set < count; ++set) {
-    cpu::use_instruction_set(set);
-    INFO("instruction set " << set);
-    body();
-  }
-  cpu::use_best_instruction_set();
-}
-
 /// Magnitudes over the whole range of float, runs of equal and of tied values, both zeros, subnormals, infinities, NaN
 /// with payloads: in rows of their own, and mixed.
 std::vector<float> awkward(int64_t rows, int64_t cols, uint64_t seed) {
