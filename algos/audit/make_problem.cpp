@@ -60,6 +60,13 @@ ProblemFamily::ProblemFamily(const ProblemSpec& spec) : spec_(spec) {
   problem.length = spec.length;
   if (spec.end) problem.end = 0;
   problem.tree = Tree(spec.vocabulary, spec.length, problem.end);
+  if (!spec.table && problem.entries() > kMaxGramEntries) {
+    throw std::invalid_argument("vocabulary " + std::to_string(spec.vocabulary) + " and length " +
+                                std::to_string(spec.length) + " make " + std::to_string(problem.entries()) +
+                                " pairs of a prefix and a token, and the Gram matrix of a transformer's " +
+                                "gradients is kept for at most " + std::to_string(kMaxGramEntries) +
+                                ": take a smaller vocabulary or length, or a table as the policy");
+  }
   problem.candidate.assign(problem.entries(), 1);
   problem.reward = random_rewards(problem.tree.sequences().size(), spec.seed);
   problem.record_top_k = spec.record_top_k;

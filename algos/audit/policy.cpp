@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 
+#include "kernels/matmul.h"
 #include "kernels/philox.h"
 #include "kernels/quantize.h"
 #include "tensor/engine.h"
@@ -112,7 +113,7 @@ class TransformerPolicy final : public Policy {
   HeadResult run(TrainerContext& context, const PackedSequences& sequences, std::span<const int64_t> rows,
                  std::span<const int32_t> ids) const;
   std::vector<double> forward_tree(const std::function<void(const HeadResult&)>& use) const;
-  std::vector<double> gradient_of(const std::vector<int32_t>& prefix, int32_t id) const;
+  void append_gradient(const std::vector<int32_t>& prefix, int32_t id, std::vector<double>& gradients) const;
   void round_to_float() {
     for (const std::string& name : parameters_.names()) {
       for (double& value : parameters_.at(name).span<double>()) value = as_float(value);
@@ -196,7 +197,9 @@ void TransformerPolicy::ascend(const std::vector<double>& gradient, double rate)
   round_to_float();
 }
 
-std::vector<double> TransformerPolicy::gradient_of(const std::vector<int32_t>& prefix, int32_t id) const {
+/// Appends the gradient of log p of `id` after the prefix, over all parameters.
+void TransformerPolicy::append_gradient(const std::vector<int32_t>& prefix, int32_t id,
+                                        std::vector<double>& gradients) const {
   parameters_.zero_grad();
   PackedSequences packed;
   packed.append(with_prompt(prefix));
@@ -204,28 +207,24 @@ std::vector<double> TransformerPolicy::gradient_of(const std::vector<int32_t>& p
   TrainerContext context(config_, parameters_, profile_, rope_);
   const HeadResult result = run(context, packed, rows, std::vector<int32_t>{id});
   head_backward(result, Tensor::from(std::span<const double>(std::vector<double>{1.0}), {1}, DType::f64), {});
-  std::vector<double> all;
   for (const std::string& name : parameters_.names()) {
     const std::vector<double> part = parameters_.at(name).grad_buffer().to_doubles();
-    all.insert(all.end(), part.begin(), part.end());
+    gradients.insert(gradients.end(), part.begin(), part.end());
   }
-  return all;
 }
 
 std::vector<double> TransformerPolicy::gram() const {
-  std::vector<std::vector<double>> gradients;
+  std::vector<double> gradients;
   for (const std::vector<int32_t>& prefix : tree_->prefixes()) {
-    for (int32_t v = 0; v < config_.vocabulary; ++v) gradients.push_back(gradient_of(prefix, v));
+    for (int32_t v = 0; v < config_.vocabulary; ++v) append_gradient(prefix, v, gradients);
   }
-  const size_t n = gradients.size();
-  std::vector<double> gram(n * n);
-  for (size_t i = 0; i < n; ++i) {
-    for (size_t j = 0; j <= i; ++j) {
-      double product = 0.0;
-      for (size_t k = 0; k < gradients[i].size(); ++k) product += gradients[i][k] * gradients[j][k];
-      gram[i * n + j] = gram[j * n + i] = product;
-    }
-  }
+  const auto n = static_cast<int64_t>(tree_->prefixes().size()) * config_.vocabulary;
+  std::vector<double> gram(static_cast<size_t>(n * n));
+  kernels::MatmulArgs product;
+  product.a = product.b = kernels::row_major(static_cast<const void*>(gradients.data()), DType::f64, n,
+                                             static_cast<int64_t>(gradients.size()) / n);
+  product.c = kernels::row_major(gram.data(), DType::f64, n, n);
+  kernels::cpu::matmul(product);
   return gram;
 }
 

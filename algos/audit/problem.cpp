@@ -31,6 +31,10 @@ void check_distribution(const std::string& what, const double* log_values, const
 void check_gram(const Problem& problem) {
   const size_t n = problem.entries();
   if (problem.gram.empty()) return;
+  if (n > kMaxGramEntries) {
+    throw std::invalid_argument("gram: " + std::to_string(n) + " squared entries; at most " +
+                                std::to_string(kMaxGramEntries) + " squared are kept");
+  }
   if (problem.gram.size() != n * n) {
     throw std::invalid_argument("gram: " + std::to_string(problem.gram.size()) + " numbers; " + std::to_string(n) +
                                 " squared are wanted, one row per (prefix, id)");

@@ -36,6 +36,8 @@ class Tree {
   std::vector<Sequence> sequences_;
 };
 inline constexpr int64_t kMaxSequences = 20000;
+/// Rows and columns of a Gram matrix: 128 MiB. A policy without one may have more entries.
+inline constexpr size_t kMaxGramEntries = 4096;
 
 struct Problem {
   int64_t vocabulary = 0, length = 0;

@@ -8,6 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "app/audit_problem.h"
+#include "app/input_error.h"
 #include "tests/app/binary.h"
 
 namespace motley::app {
@@ -261,17 +263,21 @@ TEST_CASE("audit: a wrong problem or option is refused with what is wrong and wh
   const auto refused = [&](const std::vector<std::string>& arguments, const std::string& part) {
     std::vector<std::string> words{"audit"};
     words.insert(words.end(), arguments.begin(), arguments.end());
-    const Ended ended = run_binary(folder, words);
-    CAPTURE(part, ended.code, ended.err);
-    CHECK(ended.code == 2);
-    CHECK(ended.out.empty());
-    CHECK(ended.err.find(part) != std::string::npos);
-    CHECK(std::count(ended.err.begin(), ended.err.end(), '\n') == 1);
-    CHECK(ended.err.size() < 1000);
+    require_refused(run_binary(folder, words), part);
   };
   const auto refused_file = [&](const std::string& text, const std::string& part) {
-    folder.write("bad.json", text);
-    refused({"--problem", "bad.json"}, part);
+    const std::string file = folder.write("bad.json", text).string();
+    try {
+      read_problem(file);
+      FAIL("read without an error, but wanted: " << part);
+    } catch (const InputError& error) {
+      const std::string message = error.what();
+      CAPTURE(message);
+      CHECK(message.starts_with(file + ": error: "));
+      CHECK(message.find(part) != std::string::npos);
+      CHECK(message.find('\n') == std::string::npos);
+      CHECK(message.size() < 1000);
+    }
   };
   const auto changed = [&](const std::string& pointer, const json& value) {
     json bad = good;
@@ -279,7 +285,7 @@ TEST_CASE("audit: a wrong problem or option is refused with what is wrong and wh
     return bad.dump();
   };
   folder.write("good.json", good.dump());
-  CHECK(run_binary(folder, {"audit", "--problem", "good.json"}).code == 0);
+  CHECK(run_binary(folder, {"audit", "--problem", "good.json", "--correction", "grpo"}).code == 0);
   size_t cut = 0;  // a prefix with something cut off
   while (good["prefixes"][cut]["candidates"].size() != 2) ++cut;
   const std::string first = "/prefixes/" + std::to_string(cut);
@@ -315,7 +321,10 @@ TEST_CASE("audit: a wrong problem or option is refused with what is wrong and wh
   refused_file(fewer.dump(), "is missing");
   json equal = good;
   for (json& sequence : equal["rewards"]) sequence["reward"] = 0.25;
-  refused_file(equal.dump(), "the exact gradient is 0");
+  folder.write("equal.json", equal.dump());
+  refused({"--problem", "equal.json"}, "the exact gradient is 0");
+  folder.write("bad.json", changed("/length", 16));
+  refused({"--problem", "bad.json"}, "bad.json: error: length");
 
   refused({"--problem", "absent.json"}, "cannot be read");
   refused({"--problem", "."}, "is a folder");
@@ -333,6 +342,7 @@ TEST_CASE("audit: a wrong problem or option is refused with what is wrong and wh
   refused({"--mismatch", "top-p=0"}, "top-p needs");
   refused({"--mismatch", "stale=9", "--steps-since-old", "8"}, "together");
   refused({"--vocabulary", "16", "--length", "16"}, "more than 20000 sequences");
+  refused({"--vocabulary", "8", "--length", "4", "--no-end"}, "make 4680 pairs of a prefix and a token");
   refused({"--policy", "tree"}, "allowed: table, transformer");
   refused({"--plot", "x.png"}, "FILE.html");
   refused({"--print-problem", "--mismatch", "fp8", "--mismatch", "bf16"}, "one --mismatch");
