@@ -43,7 +43,7 @@ algos::Metrics evaluate_version(const Fleet& fleet, const Parameters& parameters
 caf::behavior evaluator(caf::event_based_actor* self, FleetPtr fleet) {
   install_handlers(self);
   return {
-      [self, fleet](const Evaluate& message, const ParametersPtr& parameters) {
+      [self, fleet = std::move(fleet)](const Evaluate& message, const ParametersPtr& parameters) {
         auto metrics = std::make_shared<algos::Metrics>(evaluate_version(*fleet, *parameters, message.version));
         self->send(caf::actor_cast<caf::actor>(self->current_sender()), Evaluated{message.update, message.version},
                    MetricsPtr(std::move(metrics)));

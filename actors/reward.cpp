@@ -25,7 +25,7 @@ ScoreResult score(const envs::TaskMix& tasks, const ScoreJob& job) {
 caf::behavior reward(caf::event_based_actor* self, FleetPtr fleet) {
   install_handlers(self);
   return {
-      [fleet](const Score& message, const ScoreJobPtr& job) {
+      [fleet = std::move(fleet)](const Score& message, const ScoreJobPtr& job) {
         return caf::make_message(Scored{message.session},
                                  ScoreResultPtr(std::make_shared<ScoreResult>(score(*fleet->tasks, *job))));
       },

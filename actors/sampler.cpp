@@ -170,7 +170,7 @@ void Sampler::calibrate() {
 }
 
 caf::behavior sampler(caf::stateful_actor<Sampler>* self, FleetPtr fleet, uint64_t replica, size_t group,
-                      caf::actor plane, caf::actor router) {
+                      const caf::actor& plane, caf::actor router) {
   install_handlers(self);
   return self->state.start(std::move(fleet), replica, group, plane, std::move(router));
 }

@@ -44,6 +44,6 @@ class Sampler {
 };
 
 caf::behavior sampler(caf::stateful_actor<Sampler>* self, FleetPtr fleet, uint64_t replica, size_t group,
-                      caf::actor plane, caf::actor router);
+                      const caf::actor& plane, caf::actor router);
 
 }  // namespace motley::actors

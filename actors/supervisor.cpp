@@ -117,7 +117,7 @@ void Supervisor::shut_down() {
   for (const auto& [address, member] : members_) self_->send_exit(member.handle, caf::exit_reason::user_shutdown);
 }
 
-caf::behavior supervisor(caf::stateful_actor<Supervisor>* self, FleetPtr fleet, StartingPointPtr start,
+caf::behavior supervisor(caf::stateful_actor<Supervisor>* self, FleetPtr fleet, const StartingPointPtr& start,
                          caf::actor main) {
   install_handlers(self);
   return self->state.start(std::move(fleet), start, std::move(main));

@@ -35,7 +35,7 @@ class Supervisor {
   bool over_ = false, shutting_down_ = false;
 };
 
-caf::behavior supervisor(caf::stateful_actor<Supervisor>* self, FleetPtr fleet, StartingPointPtr start,
+caf::behavior supervisor(caf::stateful_actor<Supervisor>* self, FleetPtr fleet, const StartingPointPtr& start,
                          caf::actor main);
 
 }  // namespace motley::actors

@@ -242,7 +242,8 @@ const void* Machine::given(int lane, const Where& where) const {
     throw Fault(std::string(launch_->name) + ": thread " + std::to_string(thread) + " takes from lane " +
                 std::to_string(lane) + " in the warp operation of " + text_of(where));
   const int parity = lanes_[static_cast<size_t>(thread)].parity ^ 1;
-  return lanes_[static_cast<size_t>(thread - thread % kWarp + lane)].slots[parity];
+  const int giver = thread - thread % kWarp + lane;
+  return lanes_[static_cast<size_t>(giver)].slots[parity];
 }
 
 void* Machine::shared_bytes(const void* key, size_t bytes, Poison poison) {

@@ -16,7 +16,25 @@
 
 namespace motley::kernels::emulator {
 
+#ifdef __cpp_lib_source_location
 using Where = std::source_location;
+#else  // Clang before 16 on libstdc++, as clang-tidy parses it
+class Where {
+ public:
+  static constexpr Where current(const char* file = __builtin_FILE(), unsigned line = __builtin_LINE()) {
+    return Where(file, line);
+  }
+  constexpr Where() = default;
+  constexpr const char* file_name() const { return file_; }
+  constexpr unsigned line() const { return line_; }
+  constexpr unsigned column() const { return 0; }
+
+ private:
+  constexpr Where(const char* file, unsigned line) : file_(file), line_(line) {}
+  const char* file_ = "";
+  unsigned line_ = 0;
+};
+#endif
 inline constexpr size_t kSlotBytes = 32;  // of what a lane gives to its warp
 
 /// What a kernel did wrong: kernel, block, thread, file and line.

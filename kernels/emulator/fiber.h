@@ -31,8 +31,8 @@ class Fiber {
   size_t stack_size_ = 0;
   const void* outer_bottom_ = nullptr;
   size_t outer_size_ = 0;
-  void* thread_fiber_ = nullptr;  // ThreadSanitizer's names
-  void* outer_fiber_ = nullptr;
+  [[maybe_unused]] void* thread_fiber_ = nullptr;  // ThreadSanitizer's names
+  [[maybe_unused]] void* outer_fiber_ = nullptr;
 };
 
 }  // namespace motley::kernels::emulator
