@@ -7,18 +7,18 @@
 namespace motley {
 
 namespace {
-/// The buffers of this thread's last context, for its next one: an engine makes a context for every step. Those of a
-/// large pass (a score, a long prompt) go with it.
+/// The buffers of this thread's last context, for its next one: an engine makes a context for every step.
 thread_local kernels::QuantizedRows spare_rows;
-constexpr int64_t kSpareBytes = int64_t{4} << 20;
 }  // namespace
 
 EngineContext::EngineContext(const SamplerWeights& weights, KvCache& cache, const RopeTable& table)
     : weights_(weights), cache_(cache), table_(table), rows_(std::move(spare_rows)) {}
 
 EngineContext::~EngineContext() {
-  if (rows_.bytes() <= kSpareBytes) spare_rows = std::move(rows_);
+  if (rows_.bytes() <= kMostKeptBytes) spare_rows = std::move(rows_);
 }
+
+int64_t EngineContext::kept_bytes() { return spare_rows.bytes(); }
 
 void EngineContext::set_rows(std::span<const int32_t* const> page_tables, std::span<const int32_t> positions) {
   page_tables_ = page_tables;

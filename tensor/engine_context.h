@@ -28,6 +28,11 @@ class EngineContext final : public ForwardContext {
   Tensor attend(const Tensor& q, const Tensor& k, const Tensor& v, int64_t layer) override;
   const RopeTable& rope_table() override { return table_; }
 
+  /// Memory of row buffers that this thread keeps for its next context. Those of a large pass (a score, a long prompt)
+  /// go with it.
+  static int64_t kept_bytes();
+  static constexpr int64_t kMostKeptBytes = int64_t{4} << 20;
+
  private:
   Tensor product(const Tensor& x, int64_t layer, Projection projection, const Tensor& gate, const Tensor& residual);
 
