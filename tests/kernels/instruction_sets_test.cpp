@@ -1,4 +1,6 @@
 // The loops that are compiled per instruction set: on each the bits of their plain definitions.
+#include "tests/kernels/instruction_sets.h"
+
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>

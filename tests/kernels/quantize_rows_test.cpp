@@ -4,6 +4,7 @@
 
 #include "kernels/cpu/matmul_inner.h"
 #include "kernels/parallel.h"
+#include "tests/kernels/instruction_sets.h"
 #include "tests/kernels/quantize_cases.h"
 #include "tests/kernels/quantize_reference.h"
 
