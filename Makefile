@@ -5,7 +5,7 @@ JOBS  ?= $(shell nproc)
 MOTLEY = build/$(BUILD)/motley
 SOURCES = $(shell git ls-files '*.h' '*.cpp' 2>/dev/null)
 
-.PHONY: help setup configure build run test property bench ops audit device-check sanitize asan tsan spike mismatch performance format lint check-style clean
+.PHONY: help setup configure build run test property bench ops audit device-check cuda-all cuda-report sanitize asan tsan spike mismatch performance format lint check-style clean
 
 help:
 	@echo 'make run       set up, build, run experiments/quickstart.toml'
@@ -18,6 +18,7 @@ help:
 	@echo 'make ops       writes docs/ops.md: which kernel exists on which device'
 	@echo 'make audit     writes the tables of docs/audit.md: every correction against the exact gradient'
 	@echo 'make device-check  builds and runs what belongs on a GPU'
+	@echo 'make cuda-all  compiles the CUDA kernels for every architecture; make cuda-report: their registers and spills'
 	@echo 'make spike     the arms and seeds of experiments/spike.toml (about 20 minutes)'
 	@echo 'make mismatch  trains the quickstart and writes the tables of docs/mismatch.md (about five minutes)'
 	@echo 'make format    clang-format all sources; make lint: clang-tidy them'
@@ -64,13 +65,25 @@ audit: configure
 	cmake --build build/$(BUILD) -j $(JOBS) --target test_app
 	build/$(BUILD)/test_app '[.write-audit]'
 
-# Number formats, random numbers and the kernels of docs/ops.md, each against the CPU bit for bit. Built where nvcc is;
+# Number formats, random numbers, matrix fragments and the kernels of docs/ops.md, each against the CPU. Built where nvcc is;
 # build/cuda/*_check and the libraries beside them are all that the machine with the GPU needs.
 device-check:
 	@command -v nvcc >/dev/null || [ -x build/cuda/kernels_check ] || { echo 'device-check: no nvcc, and nothing built' >&2; exit 1; }
 	@! command -v nvcc >/dev/null || { cmake --preset cuda >/dev/null && cmake --build build/cuda -j $(JOBS) --target device_check; }
-	@if command -v nvidia-smi >/dev/null && nvidia-smi >/dev/null 2>&1; then build/cuda/formats_check && build/cuda/kernels_check; \
-	 else echo 'device-check: built; no GPU here to run build/cuda/formats_check and build/cuda/kernels_check on'; fi
+	@if command -v nvidia-smi >/dev/null && nvidia-smi >/dev/null 2>&1; then \
+	   build/cuda/formats_check && build/cuda/fragments_check && build/cuda/kernels_check; \
+	 else echo 'device-check: built; no GPU here to run build/cuda/formats_check, fragments_check and kernels_check on'; fi
+
+# Every CUDA kernel for every architecture that is built for; and, for ARCH, what ptxas says of each kernel, which fails
+# when one spills registers.
+ARCH ?= 90a
+cuda-all:
+	cmake --preset cuda -B build/cuda-all '-DMOTLEY_CUDA_ARCH=80;86;89;90a;100a;103a;120a' >/dev/null
+	cmake --build build/cuda-all -j $(JOBS) --target cuda_objects
+cuda-report:
+	cmake --preset cuda -B build/cuda-report '-DMOTLEY_CUDA_ARCH=$(ARCH)' >/dev/null
+	cmake --build build/cuda-report -j $(JOBS) --target cuda_report
+	cat build/cuda-report/cuda-report.md
 
 # Debian's CAF is not instrumented for threads, so its actors are left out of the tsan run.
 asan: configure-asan

@@ -5,6 +5,7 @@
 #include <regex>
 #include <sstream>
 
+#include "kernels/product_body.h"
 #include "tests/kernels/device_cases.h"
 
 namespace motley::kernels {
@@ -76,6 +77,11 @@ std::string support_page(const std::string& source_folder) {
   for (const Row& row : rows)
     page << "| " << row.kernel << " | " << row.header << " | " << mark(row.cpu) << " | " << mark(row.emulated) << " | "
          << mark(row.cuda) << " |\n";
+  page << "\nWhat computes the products of a profile's linear layers on a GPU (`kernels/product_body.h`): `matmul`, a "
+          "chain "
+          "with\nthe CPU's bits, or `matmul_units` on matrix units.\n\n| profile | products |\n|---|---|\n";
+  for (const NumericProfile& profile : profiles())
+    page << "| " << profile.name << " | " << product_body_name(product_body(profile, {DeviceKind::cuda, 0})) << " |\n";
   page << "\nCases of the kernels on devices, by type, and what the emulated and the CUDA body must give in each: the "
           "CPU's\nbits, or a result within a stated bound of float64 and the same bits in every order of blocks, warps "
           "and lanes.\n\n| kernel | type | cases | must give |\n|---|---|---|---|\n";

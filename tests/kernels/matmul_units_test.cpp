@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "kernels/emulator/emulator.h"
+#include "kernels/product_body.h"
 #include "tests/kernels/matmul_case.h"
 
 namespace motley::kernels {
@@ -110,6 +111,33 @@ TEST_CASE("matmul_units: what matrix units lack is refused") {
     args.a.dtype = DType::f32;
     CHECK_FALSE(fits_matrix_units(args));
   }
+}
+
+TEST_CASE("matmul_units: profiles that stand for an accelerator use it on a device, plain ones keep the CPU's bits") {
+  const Device gpu{DeviceKind::cuda, 0};
+  const auto body = [](const char* name, const Device& device) { return product_body(*find_profile(name), device); };
+  for (const char* name : {"b200-nvfp4", "h100-fp8", "h200-bf16", "b200-nvfp4-w4a4", "a100-bf16"}) {
+    CHECK(body(name, gpu) == ProductBody::matrix_units);
+    CHECK(body(name, kEmulated) == ProductBody::matrix_units);
+    CHECK(body(name, {}) == ProductBody::chain);
+  }
+  for (const char* name : {"fp32", "bf16", "fp16", "fp8", "mxfp4", "h100-fp8-accumulate14"})
+    CHECK(body(name, gpu) == ProductBody::chain);
+  NumericProfile vendor = *find_profile("bf16");
+  vendor.invariant = false;
+  CHECK(product_body(vendor, gpu) == ProductBody::matrix_units);
+  vendor.k_tile = 24;
+  CHECK(product_body(vendor, gpu) == ProductBody::chain);
+  vendor = *find_profile("fp32");
+  vendor.invariant = false;
+  CHECK(product_body(vendor, gpu) == ProductBody::chain);
+  vendor = *find_profile("mxfp4");
+  vendor.invariant = false;
+  CHECK(unit_rows(vendor) == DType::bf16);
+  CHECK(product_body(vendor, gpu) == ProductBody::matrix_units);
+  vendor.activation = {Format::fp16, Scaling::none};
+  CHECK(unit_rows(vendor) == DType::f16);
+  CHECK(product_body(vendor, gpu) == ProductBody::chain);
 }
 
 }  // namespace motley::kernels

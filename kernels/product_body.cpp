@@ -1,0 +1,28 @@
+#include "kernels/product_body.h"
+
+#include "kernels/matmul.h"
+
+namespace motley::kernels {
+
+DType unit_rows(const NumericProfile& profile) {
+  return profile.activation.format == Format::fp16 ? DType::f16 : DType::bf16;
+}
+
+ProductBody product_body(const NumericProfile& profile, const Device& device) {
+  if (device.kind == DeviceKind::cpu || (profile.invariant && profile.hardware.empty())) return ProductBody::chain;
+  if (profile.activation.format == Format::fp32 || profile.accumulation != Accumulation::fp32)
+    return ProductBody::chain;
+  const uint8_t weights = 0;  // there are some
+  MatmulArgs args;
+  args.a.dtype = unit_rows(profile);
+  args.k_tile = profile.k_tile;
+  const Scaling scaling = profile.weight.scaling;
+  args.packed_codes.codes = &weights;
+  args.packed_codes.format = profile.weight.format;
+  args.packed_codes.scaling = scaling == Scaling::mx32 || scaling == Scaling::nv16 ? scaling : Scaling::none;
+  return fits_matrix_units(args) ? ProductBody::matrix_units : ProductBody::chain;
+}
+
+const char* product_body_name(ProductBody body) { return body == ProductBody::chain ? "chain" : "matrix units"; }
+
+}  // namespace motley::kernels

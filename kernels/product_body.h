@@ -1,0 +1,26 @@
+// Which of its two products a device uses for the linear layers of a profile.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/device.h"
+#include "kernels/profile.h"
+
+namespace motley::kernels {
+
+enum class ProductBody : uint8_t {
+  chain,         // matmul: the CPU's bits
+  matrix_units,  // matmul_units: bits of its own, within its bound
+};
+
+/// Plain profiles promise the CPU's bits on every device: chain. Profiles that stand for an accelerator, and those with
+/// vendor kernels, use matrix units on a device where these compute the profile's operands exactly; on the CPU, and
+/// with fp32 operands, fp16 rows by mx weights or a modelled accumulation: chain.
+ProductBody product_body(const NumericProfile& profile, const Device& device);
+const char* product_body_name(ProductBody body);
+
+/// The type of A's elements on matrix units: bf16, which holds every quantized activation without its fp32 scale, or
+/// fp16 for fp16 activations.
+DType unit_rows(const NumericProfile& profile);
+
+}  // namespace motley::kernels
