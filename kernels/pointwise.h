@@ -61,6 +61,8 @@ struct AdamWArgs {
   int64_t step;  // 1 for the first update
 };
 
+inline constexpr int64_t kSumBlock = int64_t{1} << 16;
+
 namespace cpu {
 template <class T>
 void silu_mul(const SiluMulArgs<T>& args);
@@ -81,8 +83,51 @@ void convert(void* y, DType y_dtype, const void* x, DType x_dtype, int64_t count
 /// y = x rounded to the nearest value of `format` (times scale), kept in x's type. e4m3 and e5m2 saturate.
 template <class T>
 void round_values(T* y, const T* x, Format format, double scale, int64_t count);
-/// Sum of squares in double, 16 virtual lanes; the gradient norm is its square root.
+/// *sum (on the device, as x) = the sum of squares in double; the gradient norm is its square root. Blocks of kSumBlock
+/// elements are summed alone, in 16 virtual lanes, and added in order, so that threads may share a long tensor.
 template <class T>
-double sum_of_squares(const T* x, int64_t count);
+void sum_of_squares(double* sum, const T* x, int64_t count);
 }  // namespace cpu
+namespace cuda {
+template <class T>
+void silu_mul(const SiluMulArgs<T>& args);
+template <class T>
+void silu_mul_backward(const SiluMulBackwardArgs<T>& args);
+template <class T>
+void rope(const RopeArgs<T>& args);
+template <class T>
+void embedding(const EmbeddingArgs<T>& args);
+template <class T>
+void embedding_backward(const EmbeddingBackwardArgs<T>& args);
+template <class T>
+void adamw(const AdamWArgs<T>& args);  // float, double
+template <class T>
+void add(T* y, const T* a, const T* b, int64_t count);
+void convert(void* y, DType y_dtype, const void* x, DType x_dtype, int64_t count);
+template <class T>
+void round_values(T* y, const T* x, Format format, double scale, int64_t count);
+template <class T>
+void sum_of_squares(double* sum, const T* x, int64_t count);
+}  // namespace cuda
+namespace emulated {
+template <class T>
+void silu_mul(const SiluMulArgs<T>& args);
+template <class T>
+void silu_mul_backward(const SiluMulBackwardArgs<T>& args);
+template <class T>
+void rope(const RopeArgs<T>& args);
+template <class T>
+void embedding(const EmbeddingArgs<T>& args);
+template <class T>
+void embedding_backward(const EmbeddingBackwardArgs<T>& args);
+template <class T>
+void adamw(const AdamWArgs<T>& args);  // float, double
+template <class T>
+void add(T* y, const T* a, const T* b, int64_t count);
+void convert(void* y, DType y_dtype, const void* x, DType x_dtype, int64_t count);
+template <class T>
+void round_values(T* y, const T* x, Format format, double scale, int64_t count);
+template <class T>
+void sum_of_squares(double* sum, const T* x, int64_t count);
+}  // namespace emulated
 }  // namespace motley::kernels

@@ -29,16 +29,23 @@ void check(const AdamWConfig& config) {
   }
 }
 
-/// The sum of squares over all gradients, in the parameters' order.
+/// The sum of squares over all gradients, in the parameters' order; one wait for the device.
 double squared_norm(const std::vector<std::string>& names, Parameters& parameters) {
-  double total = 0.0;
-  for (const std::string& name : names) {
-    const Tensor gradient = parameters.at(name).grad_buffer();
-    ops::check_on_cpu("optimizer", gradient.device());
-    total += gradient.dtype() == DType::f64
-                 ? kernels::cpu::sum_of_squares<double>(gradient.data<double>(), gradient.numel())
-                 : kernels::cpu::sum_of_squares<float>(gradient.data<float>(), gradient.numel());
+  if (names.empty()) return 0.0;
+  const Device device = parameters.at(names[0]).device();
+  const Tensor sums = Tensor::empty({static_cast<int64_t>(names.size())}, DType::f64, device);
+  for (size_t i = 0; i < names.size(); ++i) {
+    const Tensor gradient = parameters.at(names[i]).grad_buffer();
+    double* const sum = sums.pointer<double>() + i;
+    ops::device_of("optimizer", sums, gradient);
+    if (gradient.dtype() == DType::f64)
+      MOTLEY_RUN(device, sum_of_squares<double>, sum, gradient.pointer<double>(), gradient.numel());
+    else
+      MOTLEY_RUN(device, sum_of_squares<float>, sum, gradient.pointer<float>(), gradient.numel());
   }
+  const Tensor on_host = sums.to(Device{});
+  double total = 0.0;
+  for (const double sum : on_host.span<double>()) total += sum;
   return total;
 }
 
@@ -49,7 +56,7 @@ void update(const Tensor& weight, const Tensor& first, const Tensor& second, ker
   args.second = second.pointer<T>();
   args.gradient = weight.grad_buffer().pointer<T>();
   args.count = weight.numel();
-  MOTLEY_RUN_ON_CPU("optimizer", weight.device(), adamw<T>, args);
+  MOTLEY_RUN(weight.device(), adamw<T>, args);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <tuple>
 
+#include "kernels/adamw.h"
 #include "kernels/norm.h"
 #include "kernels/pointwise.h"
 
@@ -28,11 +29,6 @@ const ElementLoops<T>& loops_of() {
   return std::get<ElementLoops<T>>(element_loops());
 }
 
-/// AdamW with the numbers that a step needs in its own type.
-template <class T>
-struct AdamWNumbers {
-  T scale, eps, beta1, beta2, rest1, rest2, rate, inverse2, keep;
-};
 void adamw_range(const AdamWArgs<float>& args, const AdamWNumbers<float>& n, int64_t begin, int64_t end);
 void adamw_range(const AdamWArgs<double>& args, const AdamWNumbers<double>& n, int64_t begin, int64_t end);
 /// Sum of squares of up to 2^16 elements in double.

@@ -2,7 +2,7 @@
 
 #include "kernels/cpu/elements.h"
 #include "kernels/cpu/highway_baseline.h"
-#include "kernels/cpu/kv_format.h"
+#include "kernels/kv_format.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/kv_decode.cpp"

@@ -8,7 +8,7 @@
 namespace motley::kernels::cpu {
 
 /// out[i][out_stride] = codes[i][stride] * scale, `count` codes of each row, rounded to `rounding` where that is bf16
-/// or fp16. Formats: fp32, bf16, fp16, e4m3, e5m2. Gives decode_kv's bits (kernels/cpu/kv_format.h).
+/// or fp16. Formats: fp32, bf16, fp16, e4m3, e5m2. Gives decode_kv's bits (kernels/kv_format.h).
 struct KvDecode {
   const void* codes;
   Format format;

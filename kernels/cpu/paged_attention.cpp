@@ -4,7 +4,7 @@
 #include "kernels/cpu/attention_packed.h"
 #include "kernels/cpu/instantiate.h"
 #include "kernels/cpu/kv_decode.h"
-#include "kernels/cpu/kv_format.h"
+#include "kernels/kv_format.h"
 #include "kernels/parallel.h"
 
 namespace motley::kernels::cpu {

@@ -5,7 +5,6 @@
 #include "kernels/cpu/elements.h"
 #include "kernels/cpu/elementwise_inner.h"
 #include "kernels/cpu/instantiate.h"
-#include "kernels/math.h"
 #include "kernels/parallel.h"
 
 namespace motley::kernels::cpu {
@@ -49,16 +48,7 @@ void embedding_backward(const EmbeddingBackwardArgs<T>& args) {
 
 template <class T>
 void adamw(const AdamWArgs<T>& args) {
-  AdamWNumbers<T> n;
-  n.scale = static_cast<T>(args.gradient_scale);
-  n.eps = static_cast<T>(args.eps);
-  n.beta1 = static_cast<T>(args.beta1);
-  n.beta2 = static_cast<T>(args.beta2);
-  n.rest1 = static_cast<T>(1.0 - args.beta1);
-  n.rest2 = static_cast<T>(1.0 - args.beta2);
-  n.rate = static_cast<T>(args.lr / (1.0 - whole_power(args.beta1, args.step)));
-  n.inverse2 = static_cast<T>(1.0 / (1.0 - whole_power(args.beta2, args.step)));
-  n.keep = static_cast<T>(1.0 - args.lr * args.weight_decay);
+  const AdamWNumbers<T> n = adamw_numbers(args);
   parallel_for(args.count, kPieceElements, [&](int64_t begin, int64_t end) { adamw_range(args, n, begin, end); });
 }
 template void adamw<float>(const AdamWArgs<float>&);

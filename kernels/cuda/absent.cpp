@@ -7,6 +7,7 @@
 #include "kernels/head.h"
 #include "kernels/matmul.h"
 #include "kernels/norm.h"
+#include "kernels/pointwise.h"
 #include "kernels/quantize_device.h"
 
 namespace motley::kernels::cuda {
@@ -31,40 +32,33 @@ void matmul(const MatmulArgs&) { absent(); }
 void matmul_units(const MatmulArgs&, UnitTiling) { absent(); }
 void quantize(const QuantizeArgs&) { absent(); }
 void quantize_activations(const QuantizeActivationsArgs&) { absent(); }
+void convert(void*, DType, const void*, DType, int64_t) { absent(); }
 
-#define MOTLEY_ABSENT(T)                                     \
-  template <>                                                \
-  void rms_norm<T>(const RmsNormArgs<T>&) {                  \
-    absent();                                                \
-  }                                                          \
-  template <>                                                \
-  void rms_norm_backward<T>(const RmsNormBackwardArgs<T>&) { \
-    absent();                                                \
-  }                                                          \
-  template <>                                                \
-  void multiply<T>(T*, const T*, const T*, int64_t) {        \
-    absent();                                                \
-  }                                                          \
-  template <>                                                \
-  void fill<T>(T*, const Compute<T>*, int64_t) {             \
-    absent();                                                \
-  }                                                          \
-  template <>                                                \
-  void sum<T>(Compute<T>*, const T*, int64_t) {              \
-    absent();                                                \
-  }                                                          \
-  template <>                                                \
-  void add_rows<T>(const AddRowsArgs<T>&) {                  \
-    absent();                                                \
-  }                                                          \
-  template <>                                                \
-  void head<T>(const HeadArgs<T>&) {                         \
-    absent();                                                \
-  }                                                          \
-  template <>                                                \
-  void head_backward<T>(const HeadBackwardArgs<T>&) {        \
-    absent();                                                \
+#define MOTLEY_ABSENT(declaration) \
+  template <>                      \
+  void declaration {               \
+    absent();                      \
   }
-MOTLEY_FOR_EACH_TYPE(MOTLEY_ABSENT)
+#define MOTLEY_ABSENT_OF_COMPUTE(T) MOTLEY_ABSENT(adamw<T>(const AdamWArgs<T>&))
+#define MOTLEY_ABSENT_OF_TYPE(T)                                        \
+  MOTLEY_ABSENT(add<T>(T*, const T*, const T*, int64_t))                \
+  MOTLEY_ABSENT(add_rows<T>(const AddRowsArgs<T>&))                     \
+  MOTLEY_ABSENT(embedding<T>(const EmbeddingArgs<T>&))                  \
+  MOTLEY_ABSENT(embedding_backward<T>(const EmbeddingBackwardArgs<T>&)) \
+  MOTLEY_ABSENT(fill<T>(T*, const Compute<T>*, int64_t))                \
+  MOTLEY_ABSENT(head<T>(const HeadArgs<T>&))                            \
+  MOTLEY_ABSENT(head_backward<T>(const HeadBackwardArgs<T>&))           \
+  MOTLEY_ABSENT(multiply<T>(T*, const T*, const T*, int64_t))           \
+  MOTLEY_ABSENT(rms_norm<T>(const RmsNormArgs<T>&))                     \
+  MOTLEY_ABSENT(rms_norm_backward<T>(const RmsNormBackwardArgs<T>&))    \
+  MOTLEY_ABSENT(rope<T>(const RopeArgs<T>&))                            \
+  MOTLEY_ABSENT(round_values<T>(T*, const T*, Format, double, int64_t)) \
+  MOTLEY_ABSENT(silu_mul<T>(const SiluMulArgs<T>&))                     \
+  MOTLEY_ABSENT(silu_mul_backward<T>(const SiluMulBackwardArgs<T>&))    \
+  MOTLEY_ABSENT(sum<T>(Compute<T>*, const T*, int64_t))                 \
+  MOTLEY_ABSENT(sum_of_squares<T>(double*, const T*, int64_t))
+MOTLEY_ABSENT_OF_COMPUTE(float)
+MOTLEY_ABSENT_OF_COMPUTE(double)
+MOTLEY_FOR_EACH_TYPE(MOTLEY_ABSENT_OF_TYPE)
 
 }  // namespace motley::kernels::cuda

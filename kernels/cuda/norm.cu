@@ -1,6 +1,7 @@
 #include "kernels/cpu/instantiate.h"
 #include "kernels/cuda/gpu.h"
 #include "kernels/cuda/lanes.h"
+#include "kernels/elements.h"
 #include "kernels/norm.h"
 
 namespace motley::kernels::GPU_NAMESPACE {
@@ -9,11 +10,6 @@ namespace {
 constexpr int kThreads = 128;
 constexpr int kRows = kThreads / kLanes;  // of a block: one per half-warp
 constexpr int kColumns = 128;             // of a block, one per thread
-
-template <class T>
-GPU_DEVICE Compute<T> load(T x) {
-  return static_cast<Compute<T>>(x);
-}
 
 template <class T>
 GPU_KERNEL void rms_norm_kernel(RmsNormArgs<T> a) {
@@ -27,7 +23,7 @@ GPU_KERNEL void rms_norm_kernel(RmsNormArgs<T> a) {
   const C mean = add_lanes(sum) / static_cast<C>(a.cols);
   const C rstd = C{1} / std::sqrt(mean + static_cast<C>(a.eps));
   T* y = a.y + row * a.cols;
-  for (int64_t c = lane; c < cols; c += kLanes) y[c] = static_cast<T>(load(x[c]) * rstd * load(a.gain[c]));
+  for (int64_t c = lane; c < cols; c += kLanes) y[c] = store<T>(load(x[c]) * rstd * load(a.gain[c]));
   if (lane == 0 && row < a.rows && a.rstd != nullptr) a.rstd[row] = rstd;
 }
 
@@ -47,7 +43,7 @@ GPU_KERNEL void rms_norm_dx_kernel(RmsNormBackwardArgs<T> a) {
   const C pull = sum / static_cast<C>(a.cols) * rstd * rstd;
   T* dx = a.dx + row * a.cols;
   for (int64_t c = lane; c < cols; c += kLanes)
-    dx[c] = static_cast<T>(rstd * std::fma(-load(x[c]), pull, load(dy[c]) * load(a.gain[c])));
+    dx[c] = store<T>(rstd * std::fma(-load(x[c]), pull, load(dy[c]) * load(a.gain[c])));
 }
 
 /// One chain over the rows per column.

@@ -4,8 +4,8 @@
 #include <limits>
 
 #include "kernels/cpu/kv_decode.h"
-#include "kernels/cpu/kv_format.h"
 #include "kernels/cpu/matmul_inner.h"
+#include "kernels/kv_format.h"
 #include "tests/kernels/attention_fixture.h"
 #include "tests/kernels/gradient.h"
 
@@ -87,7 +87,7 @@ TEMPLATE_TEST_CASE("every code of the cache decodes alike on every instruction s
   // 256 or 65536 codes, in rows of 35: whole vectors and a rest.
   constexpr int64_t kRow = 35;
   const auto check = [&]<Format F>(std::integral_constant<Format, F>) {
-    using Code = typename cpu::KvCode<F>::type;
+    using Code = typename KvCode<F>::type;
     const int64_t rows = (int64_t{1} << (8 * sizeof(Code))) / kRow + 1;
     std::vector<Code> codes(static_cast<size_t>(rows * kRow));
     for (size_t i = 0; i < codes.size(); ++i) std::memcpy(static_cast<void*>(&codes[i]), &i, sizeof(Code));
@@ -99,7 +99,7 @@ TEMPLATE_TEST_CASE("every code of the cache decodes alike on every instruction s
       cpu::decode_kv_rows(args);
       for (int64_t i = 0; i < rows * kRow; ++i) {
         const float got = out[i / kRow * 48 + i % kRow];
-        const float want = cpu::load(cpu::decode_kv<F, T>(codes[i], static_cast<float>(scale)));
+        const float want = load(decode_kv<F, T>(codes[i], static_cast<float>(scale)));
         INFO(format_name(F) << " code " << i << ": " << got << ", not " << want);
         REQUIRE((std::bit_cast<uint32_t>(got) == std::bit_cast<uint32_t>(want) || (got != got && want != want)));
       }

@@ -38,6 +38,9 @@ std::vector<DeviceCase> device_cases() {
   add_head_cases(cases);
   add_matmul_cases(cases);
   add_matmul_units_cases(cases);
+  add_pointwise_cases(cases);
+  add_convert_cases(cases);
+  add_embedding_cases(cases);
   return cases;
 }
 

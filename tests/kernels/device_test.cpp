@@ -15,6 +15,7 @@
 #include "kernels/head.h"
 #include "kernels/matmul.h"
 #include "kernels/norm.h"
+#include "kernels/pointwise.h"
 #include "kernels/quantize_device.h"
 #include "tests/kernels/device_cases.h"
 
@@ -132,6 +133,17 @@ TEST_CASE("a build without CUDA says so") {
   CHECK_THROWS_WITH(cuda::head_backward(HeadBackwardArgs<fp16>{}), says);
   CHECK_THROWS_WITH(cuda::matmul(MatmulArgs{}), says);
   CHECK_THROWS_WITH(cuda::matmul_units(MatmulArgs{}), says);
+  CHECK_THROWS_WITH(cuda::silu_mul(SiluMulArgs<float>{}), says);
+  CHECK_THROWS_WITH(cuda::silu_mul_backward(SiluMulBackwardArgs<float>{}), says);
+  CHECK_THROWS_WITH(cuda::rope(RopeArgs<bf16>{}), says);
+  CHECK_THROWS_WITH(cuda::embedding(EmbeddingArgs<double>{}), says);
+  CHECK_THROWS_WITH(cuda::embedding_backward(EmbeddingBackwardArgs<fp16>{}), says);
+  CHECK_THROWS_WITH(cuda::adamw(AdamWArgs<float>{}), says);
+  CHECK_THROWS_WITH(cuda::adamw(AdamWArgs<double>{}), says);
+  CHECK_THROWS_WITH(cuda::add<float>(nullptr, nullptr, nullptr, 0), says);
+  CHECK_THROWS_WITH(cuda::convert(nullptr, DType::f32, nullptr, DType::f64, 0), says);
+  CHECK_THROWS_WITH(cuda::round_values<bf16>(nullptr, nullptr, Format::e4m3, 1.0, 0), says);
+  CHECK_THROWS_WITH(cuda::sum_of_squares<float>(nullptr, nullptr, 0), says);
   CHECK_THROWS_WITH(cuda::quantize(QuantizeArgs{}), says);
   CHECK_THROWS_WITH(cuda::quantize_activations(QuantizeActivationsArgs{}), says);
 }

@@ -187,7 +187,7 @@ TEST_CASE("adamw and the sum of squares have the bits of their definitions") {
       for (float& value : v) value *= value;
       const std::vector<float> g = numbers(count, 18, 1.0f);
       std::vector<float> w2 = w, m2 = m, v2 = v;
-      const cpu::AdamWNumbers<float> n{0.5f, 1e-8f, 0.9f, 0.95f, 0.1f, 0.05f, 1e-3f, 1.2f, 0.999f};
+      const AdamWNumbers<float> n{0.5f, 1e-8f, 0.9f, 0.95f, 0.1f, 0.05f, 1e-3f, 1.2f, 0.999f};
       cpu::adamw_range(AdamWArgs<float>{w.data(), m.data(), v.data(), g.data(), count}, n, 0, count);
       double lane[cpu::kLanes] = {};
       for (size_t i = 0; i < w.size(); ++i) {

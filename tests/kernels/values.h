@@ -1,8 +1,10 @@
 // Inputs of the kernel tests: fixed seeds, no maths library.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <vector>
 
 #include "kernels/dtype.h"
@@ -53,6 +55,45 @@ double unit() {
          : dtype_of<T>() == DType::f32 ? 0x1p-24
          : dtype_of<T>() == DType::f16 ? 0x1p-11
                                        : 0x1p-8;
+}
+
+/// What one rounding to a storage type moves a value by at most.
+template <class T>
+double rounding(double value) {
+  const double subnormal = dtype_of<T>() == DType::f64   ? 0.0
+                           : dtype_of<T>() == DType::f16 ? 0x1p-25
+                           : dtype_of<T>() == DType::f32 ? 0x1p-150
+                                                         : 0x1p-134;
+  return unit<T>() * std::fabs(value) + subnormal;
+}
+
+/// The smallest subnormal of a storage type.
+template <class T>
+double smallest() {
+  return dtype_of<T>() == DType::f64   ? 0x1p-1074
+         : dtype_of<T>() == DType::f32 ? 0x1p-149
+         : dtype_of<T>() == DType::f16 ? 0x1p-24
+                                       : 0x1p-133;
+}
+
+/// The values with NaN, infinities, zeros of both signs, subnormals and huge numbers among them, `step` apart.
+template <class T>
+std::vector<T> with_specials(std::vector<T> x, size_t step) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const double special[] = {std::numeric_limits<double>::quiet_NaN(),
+                            kInfinity,
+                            -0.0,
+                            smallest<T>(),
+                            -kInfinity,
+                            6e4,
+                            0.0,
+                            -3 * smallest<T>(),
+                            -1e38,
+                            1e-30,
+                            88.5,
+                            -103.9};
+  for (size_t i = 0; i < x.size(); i += step) x[i] = as<T>(special[i / step % std::size(special)]);
+  return x;
 }
 
 /// Sets the threads of this thread for a scope.

@@ -1,10 +1,10 @@
 // How a key or value is held in the cache: code = cast(x / scale), value = code * scale rounded to the type that the
-// packed pass stores. round_values and the cache use these same functions, so both see the same bits.
+// packed pass stores. round_values and the cache of every device use these same functions, so all see the same bits.
 #pragma once
 
-#include "kernels/cpu/elements.h"
+#include "kernels/elements.h"
 
-namespace motley::kernels::cpu {
+namespace motley::kernels {
 
 template <Format F>
 struct KvCode {
@@ -28,7 +28,7 @@ struct KvCode<Format::fp16> {
 };
 
 template <Format F, class T>
-inline typename KvCode<F>::type encode_kv(T x, Compute<T> scale) {
+MOTLEY_HD inline typename KvCode<F>::type encode_kv(T x, Compute<T> scale) {
   const Compute<T> scaled = load(x) / scale;
   if constexpr (F == Format::fp64)
     return static_cast<double>(scaled);
@@ -43,7 +43,7 @@ inline typename KvCode<F>::type encode_kv(T x, Compute<T> scale) {
 }
 
 template <Format F, class T>
-inline T decode_kv(typename KvCode<F>::type code, Compute<T> scale) {
+MOTLEY_HD inline T decode_kv(typename KvCode<F>::type code, Compute<T> scale) {
   if constexpr (F == Format::e4m3 || F == Format::e5m2)
     return store<T>(Compute<T>{decode<F>(code)} * scale);
   else
@@ -71,4 +71,4 @@ inline void visit_kv_format(Format format, Body body) {
   }
 }
 
-}  // namespace motley::kernels::cpu
+}  // namespace motley::kernels
