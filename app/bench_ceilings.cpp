@@ -6,6 +6,7 @@
 
 #include "app/bench.h"
 #include "kernels/ceilings.h"
+#include "kernels/packed_matrix.h"
 
 namespace motley::app {
 namespace {
@@ -67,8 +68,9 @@ Ceilings measure_ceilings(const BenchArguments& arguments) {
   Ceilings ceilings;
   ceilings.footprint = cold_footprint(arguments);
   const auto count = static_cast<int64_t>(ceilings.footprint / sizeof(float));
-  std::vector<std::vector<float>> values(static_cast<size_t>(most),
-                                         std::vector<float>(static_cast<size_t>(count), 1.0f));
+  // In the pages that weights have.
+  std::vector<kernels::LineVector<float>> values(static_cast<size_t>(most),
+                                                 kernels::LineVector<float>(static_cast<size_t>(count), 1.0f));
   std::vector<float> sink(static_cast<size_t>(most) * 64);  // a cache line each
   const int64_t rounds = arguments.quick ? 100000 : 3000000;
   std::vector<std::vector<double>> flops(2), bandwidth(2);

@@ -9,6 +9,7 @@
 #include "kernels/attention.h"
 #include "kernels/head.h"
 #include "kernels/norm.h"
+#include "kernels/packed_matrix.h"
 #include "kernels/pointwise.h"
 #include "kernels/quantize.h"
 #include "kernels/sampling.h"
@@ -90,8 +91,8 @@ BenchCase decode_case(kernels::Format format, int64_t context) {
   const int64_t bytes = pages * kPageSize * kKvHeads * kHeadDim * kernels::kv_bytes(format);
   // Codes of about 1 in every format: 0x38 is 1 in e4m3, 0x3838 and 0x38383838
   // are small.
-  const auto keys = std::make_shared<std::vector<uint8_t>>(static_cast<size_t>(bytes), uint8_t{0x38});
-  const auto entries = std::make_shared<std::vector<uint8_t>>(*keys);
+  const auto keys = std::make_shared<kernels::LineVector<uint8_t>>(static_cast<size_t>(bytes), uint8_t{0x38});
+  const auto entries = std::make_shared<kernels::LineVector<uint8_t>>(*keys);
   const auto q = values<bf16>(kHeads * kHeadDim), y = values<bf16>(kHeads * kHeadDim);
   const auto table = std::make_shared<std::vector<int32_t>>(static_cast<size_t>(pages));
   std::iota(table->begin(), table->end(), 0);

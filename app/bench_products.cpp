@@ -102,9 +102,11 @@ BenchCase stored_case(const NumericProfile& profile, const std::shared_ptr<Ring>
 }
 
 BenchCase square_case(int64_t size, int64_t threads) {
-  const auto a = std::make_shared<std::vector<float>>(small_values(size * size));
-  const auto b = std::make_shared<std::vector<float>>(*a);
-  const auto c_values = std::make_shared<std::vector<float>>(a->size());
+  const std::vector<float> values = small_values(size * size);
+  // In the pages that the peers' operands have.
+  const auto a = std::make_shared<kernels::LineVector<float>>(values.begin(), values.end());
+  const auto b = std::make_shared<kernels::LineVector<float>>(*a);
+  const auto c_values = std::make_shared<kernels::LineVector<float>>(a->size());
   BenchCase c;
   c.row.group = "products";
   c.row.name = fmt::format("fp32 GEMM {} square", size);

@@ -20,6 +20,10 @@ MOTLEY_HD constexpr int64_t panel_bytes(Format format, int64_t cols) {
   if (format == Format::e2m1) bytes = (cols + 7) / 8 * 4 * kPanelRows;
   return (bytes + kPanelAlignment - 1) / kPanelAlignment * kPanelAlignment;
 }
+/// Where the code of row `lane` and input k lies among a panel's 8-bit codes.
+MOTLEY_HD constexpr int64_t byte_place(int64_t k, int64_t lane) {
+  return k / 4 * 4 * kPanelRows + (k % 2 * kPanelRows + lane) * 2 + k % 4 / 2;
+}
 /// Inputs that share a block scale; 0: there are none.
 MOTLEY_HD constexpr int64_t block_length(Scaling scaling) {
   return scaling == Scaling::mx32 ? 32 : scaling == Scaling::nv16 ? 16 : 0;
@@ -63,7 +67,7 @@ MOTLEY_HD float packed_value(const PackedCodes& b, int64_t row, int64_t k) {
   else if constexpr (F == Format::bf16 || F == Format::fp16)
     code = reinterpret_cast<const uint16_t*>(codes)[k * kPanelRows + lane];
   else
-    code = codes[k * kPanelRows + lane];
+    code = codes[byte_place(k, lane)];
   const float value = decode<F>(code);
   if constexpr (S == Scaling::none) {
     return value;

@@ -35,6 +35,12 @@ void interleave(const T* in, int64_t row_stride, int64_t col_stride, int64_t row
   }
 }
 
+/// 8-bit codes, `count` to a row, each at its byte_place.
+void interleave_codes(const uint8_t* in, int64_t row_bytes, int64_t rows, int64_t count, uint8_t* out) {
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t k = 0; k < count; ++k) out[byte_place(k, r)] = in[r * row_bytes + k];
+}
+
 /// Rows of bytes, `length` each and row_bytes apart, as panels of out[length][16] words of T.
 template <class T>
 void interleave_bytes(const uint8_t* in, int64_t row_bytes, int64_t rows, int64_t length, uint8_t* out) {
@@ -119,7 +125,7 @@ PackedMatrix pack(const QuantizedMatrix& b) {
     else if (format == Format::bf16 || format == Format::fp16)
       interleave_bytes<uint16_t>(in, row_bytes, rows, row_bytes, out);
     else
-      interleave(in, row_bytes, 1, rows, row_bytes, out);
+      interleave_codes(in, row_bytes, rows, row_bytes, out);
     if (blocks != 0)
       interleave(b.block_codes.data() + p * kPanelRows * blocks, blocks, 1, rows, blocks,
                  packed.block_codes.data() + p * block_size);

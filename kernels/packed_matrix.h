@@ -7,6 +7,7 @@
 #include <new>
 #include <vector>
 
+#include "kernels/huge_pages.h"
 #include "kernels/profile.h"
 
 namespace motley::kernels {
@@ -14,30 +15,40 @@ namespace motley::kernels {
 struct ConstMatrix;
 struct QuantizedMatrix;
 
-/// Storage that starts on a cache line.
+/// Storage that starts on a cache line, and where it is large in huge pages.
 template <class T>
 struct LineAllocator {
   using value_type = T;
-  static constexpr std::align_val_t kLine{64};
   LineAllocator() = default;
   template <class U>
   explicit LineAllocator(const LineAllocator<U>&) {}
-  T* allocate(size_t count) { return static_cast<T*>(::operator new(count * sizeof(T), kLine)); }
-  void deallocate(T* p, size_t) { ::operator delete(p, kLine); }
+  T* allocate(size_t count) {
+    void* p = ::operator new(count * sizeof(T), alignment(count));
+    prefer_huge_pages(p, count * sizeof(T));
+    return static_cast<T*>(p);
+  }
+  void deallocate(T* p, size_t count) { ::operator delete(p, alignment(count)); }
   bool operator==(const LineAllocator&) const { return true; }
-};
 
-/// Rows [16 p, 16 p + 16) make panel p, zeros beyond the last row. Elements of one, two and four bytes lie as [K][16];
-/// e2m1 as 32-bit words [ceil(K / 8)][16], eight consecutive k of one row in a word, the first in the lowest bits.
-/// Every panel starts on a cache line.
+ private:
+  static std::align_val_t alignment(size_t count) {
+    return std::align_val_t{count * sizeof(T) < kHugePage ? size_t{64} : kHugePage};
+  }
+};
+template <class T>
+using LineVector = std::vector<T, LineAllocator<T>>;
+
+/// Rows [16 p, 16 p + 16) make panel p, zeros beyond the last row and column. Every panel starts on a cache line. How
+/// its codes lie depends on what decodes them with the fewest instructions:
+/// fp32, bf16, fp16: [K][16].
+/// e4m3, e5m2: 16-bit words [ceil(K / 4)][2][16], word [s][i][r] with k = 4 s + i in its low byte and k + 2 in its
+/// high. e2m1: 32-bit words [ceil(K / 8)][16], eight consecutive k of one row in a word, the first in the lowest bits.
 struct PackedMatrix {
   int64_t rows = 0, cols = 0;  // N, K
   Format format = Format::fp32;
   Scaling scaling = Scaling::none;  // of the block scales that are part of a value: none, mx32 or nv16
   bool rare = false;  // holds e4m3 codes that the quick decoding lacks: NaN, or with mx32 scales above 2^119
-  std::vector<uint8_t, LineAllocator<uint8_t>> codes;
-  std::vector<uint8_t, LineAllocator<uint8_t>>
-      block_codes;  // a panel: mx32 [ceil(K / 32)][16], nv16 [ceil(K / 16)][16]
+  LineVector<uint8_t> codes, block_codes;  // block codes of a panel: mx32 [ceil(K / 32)][16], nv16 [ceil(K / 16)][16]
 
   /// Of memory that the matrix holds.
   int64_t bytes() const { return static_cast<int64_t>(codes.size() + block_codes.size()); }

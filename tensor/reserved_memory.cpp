@@ -8,6 +8,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "kernels/huge_pages.h"
+
 namespace motley {
 namespace {
 
@@ -37,6 +39,8 @@ void ReservedMemory::commit(size_t begin, size_t end) {
   const size_t unit = system_page_size(), first = begin / unit * unit;
   if (begin < end && mprotect(data_ + first, end - first, PROT_READ | PROT_WRITE) != 0)
     refused("allocate", end - begin);
+  // Of a piece this large the last huge page is a small part, even if little of it is used.
+  if (begin < end && end - begin >= 8 * kernels::kHugePage) kernels::prefer_huge_pages(data_ + begin, end - begin);
 }
 
 }  // namespace motley

@@ -23,18 +23,18 @@
 #define MOTLEY_FEW_ROWS_ONCE
 namespace motley::kernels::cpu {
 
-constexpr int64_t kAhead = 1024;     // bytes between what is decoded and what is prefetched, in every panel
-constexpr int64_t kRowBlock = 8;     // rows in one pass over the weights
+constexpr int64_t kAhead = 4096;     // bytes between what is decoded and what is prefetched, over all streams
+constexpr int64_t kRowBlock = 16;    // rows in one pass over the weights
 constexpr int64_t kGroupPanels = 4;  // panels whose chains run side by side, enough to hide the latency of an addition
 
-/// The inputs as float, rows r .. r + 8 of K columns interleaved as [K][width] with width 1, 2, 4 or 8 and zeros beyond
-/// the last row. Block i starts at a + 8 i K.
+/// The inputs as float, rows r .. r + 16 of K columns interleaved as [K][width], width 1, 2 or a multiple of 4, zeros
+/// beyond the last row. Block i starts at a + 16 i K.
 struct FewRows {
   const MatmulArgs* args;
   const float* a;
   bool scaled;  // the inputs carry the codec's input factor
 };
-constexpr int64_t interleaved_width(int64_t rows) { return rows > 4 ? 8 : rows > 2 ? 4 : rows; }
+constexpr int64_t interleaved_width(int64_t rows) { return rows > 2 ? (rows + 3) / 4 * 4 : rows; }
 
 }  // namespace motley::kernels::cpu
 #endif
@@ -65,17 +65,14 @@ struct Multiply {
     for (int j = 0; j < Codec::kStep; ++j) {
       if (kCount == 0 && j >= first + count) return;
       const bool counts = kCount != 0 || j >= first;
-      PanelVector x[Rows];
-#pragma GCC unroll 8
-      for (int r = 0; r < Rows; ++r) x[r] = hn::Set(PanelTag(), counts ? a[r] : 0.0f);
 #pragma GCC unroll 8
       for (int p = 0; p < Panels; ++p) {
 #pragma GCC unroll 4
         for (int v = 0; v < kPanelVectors; ++v) {
           const PanelVector w = Codec::take(steps[p], j, v);
           if (!counts) continue;
-#pragma GCC unroll 8
-          for (int r = 0; r < Rows; ++r) sums[r][p][v] = hn::MulAdd(x[r], w, sums[r][p][v]);
+#pragma GCC unroll 16
+          for (int r = 0; r < Rows; ++r) sums[r][p][v] = hn::MulAdd(hn::Set(PanelTag(), a[r]), w, sums[r][p][v]);
         }
       }
       if (counts) a += a_step;
@@ -85,7 +82,7 @@ struct Multiply {
   void run(int64_t k0, int64_t k1, const float* HWY_RESTRICT a, int64_t a_step, bool from_zero, float* tile) const {
     constexpr int64_t kStep = Codec::kStep;
     Sums sums;
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (int r = 0; r < Rows; ++r) {
 #pragma GCC unroll 8
       for (int p = 0; p < Panels; ++p) {
@@ -109,20 +106,20 @@ struct Multiply {
       for (; whole > 0; --whole, k += kStep, a += kStep * a_step) {
 #pragma GCC unroll 8
         for (int p = 0; p < Panels; ++p) {
-          hwy::Prefetch(codes[p] + k / kStep * Codec::kStepBytes + kAhead);
-          steps[p] = Codec::load(codes[p], k / kStep, scales[p]);
+          hwy::Prefetch(codes[p] + k / kStep * Codec::kStepBytes + kAhead / Panels);
+          Codec::load(codes[p], k / kStep, scales[p], steps[p]);
         }
         step<kStep>(steps, a, a_step, 0, kStep, sums);
       }
       if (k == end) continue;
       const int64_t first = k % kStep, count = std::min(end - k, kStep - first);
 #pragma GCC unroll 8
-      for (int p = 0; p < Panels; ++p) steps[p] = Codec::load(codes[p], k / kStep, scales[p]);
+      for (int p = 0; p < Panels; ++p) Codec::load(codes[p], k / kStep, scales[p], steps[p]);
       step<0>(steps, a, a_step, first, count, sums);
       k += count;
       a += count * a_step;
     }
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (int r = 0; r < Rows; ++r) {
 #pragma GCC unroll 8
       for (int p = 0; p < Panels; ++p) {
@@ -188,8 +185,12 @@ void multiply_panels(const FewRows& job, int64_t begin, int64_t end) {
         multiply_group<Codec, 2, kManyRegisters ? 4 : 2>(args, group, a, width);
       else if (width == 4 || !kManyRegisters)
         multiply_group<Codec, 4, kManyRegisters ? 4 : 1>(args, group, a, width);
-      else
+      else if (width == 8)
         multiply_group<Codec, kManyRegisters ? 8 : 4, kManyRegisters ? 2 : 1>(args, group, a, width);
+      else if (width == 12)
+        multiply_group<Codec, kManyRegisters ? 12 : 4, 1>(args, group, a, width);
+      else
+        multiply_group<Codec, kManyRegisters ? 16 : 4, 1>(args, group, a, width);
     }
   }
 }
@@ -220,16 +221,20 @@ constexpr int64_t kWorthAThread = int64_t{1} << 16;  // products that pay for wa
 /// Fills FewRows::a with the inputs times `factor`. Returns whether all are finite.
 template <class T>
 bool interleave_rows(const ConstMatrix& a, float factor, float* out) {
+  constexpr int64_t kRun = 64;  // columns at a time: what they fill stays in the first cache until all rows are there
   bool finite = true;
   for (int64_t row = 0; row < a.rows; row += kRowBlock, out += kRowBlock * a.cols) {
     const int64_t rows = std::min(kRowBlock, a.rows - row), width = interleaved_width(rows);
-    std::fill_n(out, width * a.cols, 0.0f);
-    for (int64_t r = 0; r < rows; ++r) {
-      const T* in = static_cast<const T*>(a.data) + (row + r) * a.row_stride;
-      for (int64_t k = 0; k < a.cols; ++k) {
-        const float value = load(in[k * a.col_stride]) * factor;
-        finite = finite && std::fabs(value) < INFINITY;
-        out[k * width + r] = value;
+    if (rows < width) std::fill_n(out, width * a.cols, 0.0f);
+    for (int64_t begin = 0; begin < a.cols; begin += kRun) {
+      const int64_t end = std::min(a.cols, begin + kRun);
+      for (int64_t r = 0; r < rows; ++r) {
+        const T* in = static_cast<const T*>(a.data) + (row + r) * a.row_stride;
+        for (int64_t k = begin; k < end; ++k) {
+          const float value = load(in[k * a.col_stride]) * factor;
+          finite = finite && std::fabs(value) < INFINITY;
+          out[k * width + r] = value;
+        }
       }
     }
   }

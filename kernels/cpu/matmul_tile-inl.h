@@ -116,14 +116,14 @@ void multiply_tile(const TileJob& job, int64_t rows, int64_t panels) {
         return multiply<8, 1, Columns>(job);
     }
   } else {
+    TileJob part = job;
     for (int64_t p = 0; p < panels; ++p) {
       for (int64_t r = 0; r < rows; r += 4) {
-        TileJob part = job;
-        part.a += r * (Columns ? 1 : job.a_row);
-        part.b += p * job.b_panel;
-        if (job.from != nullptr) part.from += r * job.from_stride + p * kPanel;
-        if (job.residual != nullptr) part.residual += r * job.residual_stride + p * kPanel;
-        part.to += r * job.to_stride + p * kPanel;
+        part.a = job.a + r * (Columns ? 1 : job.a_row);
+        part.b = job.b + p * job.b_panel;
+        if (job.from != nullptr) part.from = job.from + r * job.from_stride + p * kPanel;
+        if (job.residual != nullptr) part.residual = job.residual + r * job.residual_stride + p * kPanel;
+        part.to = job.to + r * job.to_stride + p * kPanel;
         multiply<4, 1, Columns>(part);
       }
     }

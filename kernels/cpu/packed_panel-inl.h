@@ -1,7 +1,7 @@
 // Decoding of packed panels in registers, once per instruction set: included inside no namespace by the files that
 // Highway compiles for each target, after highway.h.
 //
-// A codec decodes steps of kStep consecutive k. `load` reads step `step` of a panel (and its scales from `Scales`),
+// A codec decodes steps of kStep consecutive k. `load` reads step `step` of a panel, whose scales must outlive it;
 // `take` gives vector v of k = step * kStep + j and must be called with j ascending, each j and v once. A step takes
 // kStepBytes of codes.
 
@@ -12,6 +12,7 @@
 #define MOTLEY_PACKED_PANEL_INL_H
 #endif
 
+#include "kernels/cpu/e4m3-inl.h"
 #include "kernels/cpu/packed_panel.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -28,29 +29,10 @@ struct BlockScales {
   PanelVector v[kPanelVectors];
 };
 
-/// Sixteen-bit elements of twice kPanelLanes 8-bit codes, and their two halves as float.
-using HalfTag = hn::Repartition<uint16_t, PanelTag>;
-HWY_INLINE void promote_halves(hn::Vec<HalfTag> halves, PanelVector* out) {
-  const hn::Repartition<hwy::float16_t, PanelTag> d16;
-  const hn::Rebind<hwy::float16_t, PanelTag> lower;
-  const auto values = hn::BitCast(d16, halves);
-  out[0] = hn::PromoteTo(PanelTag(), hn::LowerHalf(lower, values));
-  out[1] = hn::PromoteTo(PanelTag(), hn::UpperHalf(lower, values));
-}
-
-/// e4m3 codes as fp16 of 1/256 of their value: both formats keep their subnormals, so this is exact but for NaN.
-template <class D16>
-HWY_INLINE hn::Vec<D16> e4m3_halves(D16 d16, const uint8_t* codes) {
-  const hn::RebindToSigned<D16> wide;
-  const hn::Rebind<int8_t, decltype(wide)> narrow;
-  const auto extended = hn::PromoteTo(wide, hn::LoadU(narrow, reinterpret_cast<const int8_t*>(codes)));
-  return hn::And(hn::BitCast(d16, hn::ShiftLeft<7>(extended)), hn::Set(d16, uint16_t{0xbf80}));
-}
-/// 480 / 256, which is what NaN would be, made NaN.
-template <class D16>
-HWY_INLINE hn::Vec<D16> with_nan(D16 d16, hn::Vec<D16> halves) {
-  const auto nan = hn::Set(d16, uint16_t{0x3f80});
-  return hn::IfThenElse(hn::Eq(hn::And(halves, nan), nan), hn::Or(halves, hn::Set(d16, uint16_t{0x7e00})), halves);
+/// The float of fp16 bits.
+HWY_INLINE PanelVector from_half(const uint16_t* halves) {
+  const hn::Rebind<hwy::float16_t, PanelTag> d16;
+  return hn::PromoteTo(PanelTag(), hn::Load(d16, reinterpret_cast<const hwy::float16_t*>(halves)));
 }
 
 /// Scales times kFactor.
@@ -99,8 +81,8 @@ struct Fp32Codec : CodecBase<Scaling::none, 1> {
   struct Step {
     const float* from;
   };
-  static HWY_INLINE Step load(const uint8_t* codes, int64_t step, const BlockScales&) {
-    return {reinterpret_cast<const float*>(codes) + step * kPanelRows};
+  static HWY_INLINE void load(const uint8_t* codes, int64_t step, const BlockScales&, Step& out) {
+    out.from = reinterpret_cast<const float*>(codes) + step * kPanelRows;
   }
   static HWY_INLINE PanelVector take(Step& step, int, int v) {
     return hn::LoadU(PanelTag(), step.from + v * kPanelLanes);
@@ -109,58 +91,60 @@ struct Fp32Codec : CodecBase<Scaling::none, 1> {
 
 template <Format F>
 struct HalfCodec : CodecBase<Scaling::none, 1> {
-  static constexpr int kStep = 1, kStepBytes = 2 * kPanelRows;
+  static constexpr int kStep = 2, kStepBytes = kStep * 2 * static_cast<int>(kPanelRows);  // a cache line
   struct Step {
     const uint16_t* from;
   };
-  static HWY_INLINE Step load(const uint8_t* codes, int64_t step, const BlockScales&) {
-    return {reinterpret_cast<const uint16_t*>(codes) + step * kPanelRows};
+  static HWY_INLINE void load(const uint8_t* codes, int64_t step, const BlockScales&, Step& out) {
+    out.from = reinterpret_cast<const uint16_t*>(codes) + step * kStep * kPanelRows;
   }
-  static HWY_INLINE PanelVector take(Step& step, int, int v) {
-    const hn::Rebind<uint16_t, PanelTag> d16;
-    const auto code = hn::LoadU(d16, step.from + v * kPanelLanes);
-    if constexpr (F == Format::fp16)
-      return hn::PromoteTo(PanelTag(), hn::BitCast(hn::Rebind<hwy::float16_t, PanelTag>(), code));
-    else
-      return hn::BitCast(PanelTag(), hn::ShiftLeft<16>(hn::PromoteTo(hn::RebindToUnsigned<PanelTag>(), code)));
+  static HWY_INLINE PanelVector take(Step& step, int j, int v) {
+    const uint16_t* from = step.from + j * kPanelRows + v * kPanelLanes;
+    if constexpr (F == Format::fp16) return from_half(from);
+    const auto code = hn::LoadU(hn::Rebind<uint16_t, PanelTag>(), from);
+    return hn::BitCast(PanelTag(), hn::ShiftLeft<16>(hn::PromoteTo(hn::RebindToUnsigned<PanelTag>(), code)));
   }
 };
 
 /// Exact: NaN codes and all block scales. Otherwise e4m3 leaves its factor 256 to the block scale or to the inputs.
+/// Codes become fp16 two to a word; the conversion to float then reads memory, which costs x86 half of what a
+/// conversion between registers does.
 template <Format F, Scaling S, bool Exact>
 struct ByteCodec : CodecBase<S, F == Format::e4m3 && !Exact ? 256 : 1> {
   static constexpr bool kLeavesFactor = F == Format::e4m3 && !Exact;
   static constexpr int kInputFactor = kLeavesFactor && S == Scaling::none ? 256 : 1;
-  static constexpr int kPair = 2 * kPanelLanes;  // codes in one load
-  static constexpr int kStep = kPair > kPanelRows ? kPair / static_cast<int>(kPanelRows) : 1;
-  static constexpr int kStepBytes = kStep * static_cast<int>(kPanelRows), kCount = kStep * kPanelVectors;
+  static constexpr int kStep = 4, kStepBytes = kStep * static_cast<int>(kPanelRows), kWords = kStepBytes / 2;
   struct Step {
-    PanelVector v[kCount];
-    BlockScales scales;
+    alignas(64) uint16_t halves[kStep * kPanelRows];  // [k][16]
+    const BlockScales* scales;
   };
-  static HWY_INLINE Step load(const uint8_t* codes, int64_t step, const BlockScales& scales) {
-    const HalfTag d16;
-    const uint8_t* from = codes + step * kStep * kPanelRows;
-    Step out;
-    out.scales = scales;
+  using WordTag = hn::Repartition<uint16_t, PanelTag>;
+  using Words = hn::Vec<WordTag>;
+  /// The fp16 bits, for e4m3 of 1/256 of the value, of the codes in the high bytes.
+  static HWY_INLINE Words high_halves(Words words) {
+    const WordTag d16;
+    if constexpr (F == Format::e5m2) return hn::And(words, hn::Set(d16, uint16_t{0xff00}));
+    const auto extended = hn::ShiftRight<1>(hn::BitCast(hn::RebindToSigned<WordTag>(), words));
+    const Words halves = hn::And(hn::BitCast(d16, extended), hn::Set(d16, uint16_t{0xbf80}));
+    return Exact ? with_nan(d16, halves) : halves;
+  }
+  static HWY_INLINE void load(const uint8_t* codes, int64_t step, const BlockScales& scales, Step& out) {
+    const WordTag d16;
+    constexpr int kLanes = static_cast<int>(hn::MaxLanes(d16));
+    const auto* from = reinterpret_cast<const uint16_t*>(codes + step * kStepBytes);
+    if constexpr (S != Scaling::none) out.scales = &scales;
 #pragma GCC unroll 4
-    for (int i = 0; i < kCount; i += 2) {
-      const uint8_t* pair = from + i * kPanelLanes;
-      if constexpr (F == Format::e5m2) {
-        const hn::Rebind<uint8_t, HalfTag> narrow;
-        promote_halves(hn::ShiftLeft<8>(hn::PromoteTo(d16, hn::LoadU(narrow, pair))), out.v + i);
-      } else {
-        auto halves = e4m3_halves(d16, pair);
-        if constexpr (Exact) halves = with_nan(d16, halves);
-        promote_halves(halves, out.v + i);
-      }
+    for (int i = 0; i < kWords; i += kLanes) {
+      const Words words = hn::LoadU(d16, from + i);
+      hn::Store(high_halves(hn::ShiftLeft<8>(words)), d16, out.halves + i);
+      hn::Store(high_halves(words), d16, out.halves + kWords + i);
     }
-    return out;
+    asm volatile("" : "+m"(out.halves));  // or compilers take the halves from the registers after all
   }
   static HWY_INLINE PanelVector take(Step& step, int j, int v) {
-    PanelVector value = step.v[j * kPanelVectors + v];
+    PanelVector value = from_half(step.halves + j * kPanelRows + v * kPanelLanes);
     if constexpr (F == Format::e4m3 && Exact) value = hn::Mul(value, hn::Set(PanelTag(), 256.0f));
-    if constexpr (S != Scaling::none) value = hn::Mul(value, step.scales.v[v]);
+    if constexpr (S != Scaling::none) value = hn::Mul(value, step.scales->v[v]);
     return value;
   }
 };
@@ -200,21 +184,19 @@ struct NibbleCodec : CodecBase<S, 1, Exact> {
   static constexpr int kTableFactor = S == Scaling::nv16 ? 256 : 1;
   struct Step {
     hn::Vec<hn::RebindToUnsigned<PanelTag>> words[kPanelVectors];
-    BlockScales scales;
+    const BlockScales* scales;
   };
-  static HWY_INLINE Step load(const uint8_t* codes, int64_t step, const BlockScales& scales) {
+  static HWY_INLINE void load(const uint8_t* codes, int64_t step, const BlockScales& scales, Step& out) {
     const hn::RebindToUnsigned<PanelTag> d32;
-    Step out;
-    out.scales = scales;
+    out.scales = &scales;
 #pragma GCC unroll 4
     for (int v = 0; v < kPanelVectors; ++v)
       out.words[v] = hn::LoadU(d32, reinterpret_cast<const uint32_t*>(codes) + step * kPanelRows + v * kPanelLanes);
-    return out;
   }
   static HWY_INLINE PanelVector take(Step& step, int, int v) {
     PanelVector value = e2m1_values<kTableFactor>(step.words[v]);
     step.words[v] = hn::ShiftRight<4>(step.words[v]);
-    if constexpr (S != Scaling::none) value = hn::Mul(value, step.scales.v[v]);
+    if constexpr (S != Scaling::none) value = hn::Mul(value, step.scales->v[v]);
     return value;
   }
 };

@@ -16,7 +16,8 @@ namespace motley::kernels::cpu::HWY_NAMESPACE {
 
 template <class Codec>
 HWY_INLINE void decode_step(const uint8_t* codes, int64_t step, const BlockScales& scales, float* out) {
-  auto decoded = Codec::load(codes, step, scales);
+  typename Codec::Step decoded;
+  Codec::load(codes, step, scales, decoded);
 #pragma GCC unroll 8
   for (int j = 0; j < Codec::kStep; ++j) {
 #pragma GCC unroll 4

@@ -35,12 +35,16 @@ inline void add_partial(const MatmulArgs& args, const TilePlace& at, int64_t k, 
     return;
   }
   const int64_t blocks = (args.a.cols + 127) / 128, block = k / 128;
-  float b_scale[Cols] = {};
-  for (int64_t c = 0; c < at.cols; ++c) b_scale[c] = args.b_scales[(at.col + c) / args.b_scale_rows * blocks + block];
-  for (int64_t r = 0; r < at.rows; ++r) {
-    const float a_scale = args.a_scales[(at.row + r) * blocks + block];
-    for (int64_t c = 0; c < Cols; ++c)
-      total[r * Cols + c] = std::fma(partial[r * Cols + c], a_scale * b_scale[c], total[r * Cols + c]);
+  const float* b_scale = args.b_scales + at.col / args.b_scale_rows * blocks + block;
+  int64_t end = args.b_scale_rows - at.col % args.b_scale_rows;  // of the columns that share a scale
+  for (int64_t begin = 0; begin < at.cols; begin = end, end += args.b_scale_rows, b_scale += blocks) {
+    const int64_t count = std::min(end, at.cols) - begin;
+    for (int64_t r = 0; r < at.rows; ++r) {
+      const float scale = args.a_scales[(at.row + r) * blocks + block] * *b_scale;
+      const float* in = partial + r * Cols + begin;
+      float* out = total + r * Cols + begin;
+      for (int64_t c = 0; c < count; ++c) out[c] = std::fma(in[c], scale, out[c]);
+    }
   }
 }
 

@@ -112,9 +112,9 @@ class UnitLoader {
     const PackedCodes& b = m.packed;
     const bool words = b.format == Format::e2m1;
     const int64_t stride = panel_bytes(b.format, b.cols), first = row / kPanelRows;
-    // A step is one k of bytes, or eight of words; a panel takes one chunk of it, or four.
+    // Eight k of words are a step of four chunks to a panel; of bytes, four k are four chunks, and each is a step.
     const int per_panel = words ? 4 : 1, per_step = Tile::kPanels * per_panel;
-    const int64_t begin = words ? k / 8 : k, end = words ? pieces(b.cols, 8) : b.cols;
+    const int64_t begin = words ? k / 8 : k, end = words ? pieces(b.cols, 8) : pieces(b.cols, 4) * 4;
     for (int i = thread(); i < (words ? Depth / 8 : Depth) * per_step; i += threads()) {
       const int step = i / per_step, c = i % per_step;
       const bool inside = (first + c / per_panel) * kPanelRows < b.rows && begin + step < end;
@@ -173,7 +173,8 @@ GPU_DEVICE void decode_b(uint32_t (&b)[2], const unsigned char* tile, int row, i
         const int at = Tile::word_codes_at(depth / 8, n / 4) + n % 4 * 4;
         code = *reinterpret_cast<const uint32_t*>(tile + at) >> (depth % 8 * 4) & 15u;
       } else {
-        code = tile[Tile::byte_codes_at(depth, n / 16) + n % 16];
+        const auto place = static_cast<int>(byte_place(depth % 4, n % 16));
+        code = tile[Tile::byte_codes_at(depth / 4 * 4 + place / 16, n / 16) + place % 16];
       }
       pair[e] = S == Scaling::none ? decode<F>(code) : decode<F>(code) * scale;
     }

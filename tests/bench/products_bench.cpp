@@ -14,24 +14,27 @@
 #include <thread>
 
 #include "app/bench.h"
+#include "kernels/packed_matrix.h"
 
 namespace {
 
 using namespace motley::app;
+using motley::kernels::LineVector;
 
-std::vector<float> small_values(int64_t count) {
-  std::vector<float> values(static_cast<size_t>(count));
+/// In the pages that our weights have.
+LineVector<float> small_values(int64_t count) {
+  LineVector<float> values(static_cast<size_t>(count));
   for (size_t i = 0; i < values.size(); ++i)
     values[i] = 0.01f * static_cast<float>(static_cast<int64_t>(i * 7919 % 101) - 50);
   return values;
 }
 
 /// y[rows, outputs] = x W^T with the weights that stand in `ring` one after the other.
-BenchCase peer_case(const BenchRow& ours, const std::shared_ptr<std::vector<float>>& ring) {
+BenchCase peer_case(const BenchRow& ours, const std::shared_ptr<LineVector<float>>& ring) {
   const auto rows = ours.more.at("rows").get<int>(), n = ours.more.at("outputs").get<int>();
   const auto k = ours.more.at("inputs").get<int>();
-  const auto x = std::make_shared<std::vector<float>>(small_values(int64_t{rows} * k));
-  const auto y = std::make_shared<std::vector<float>>(static_cast<size_t>(rows) * static_cast<size_t>(n));
+  const auto x = std::make_shared<LineVector<float>>(small_values(int64_t{rows} * k));
+  const auto y = std::make_shared<LineVector<float>>(static_cast<size_t>(rows) * static_cast<size_t>(n));
   const auto turn = std::make_shared<size_t>(0);
   const size_t size = static_cast<size_t>(n) * static_cast<size_t>(k), count = ring->size() / size;
   BenchCase c;
@@ -64,7 +67,7 @@ std::vector<BenchRow> compare(const BenchArguments& arguments) {
     if (!shapes.contains(shape)) order.push_back(shape);
     shapes[shape].push_back(std::move(c));
   }
-  std::map<std::string, std::shared_ptr<std::vector<float>>> rings;
+  std::map<std::string, std::shared_ptr<LineVector<float>>> rings;
   std::vector<BenchRow> rows;
   for (const std::string& shape : order) {
     std::vector<BenchCase>& cases = shapes[shape];
@@ -74,7 +77,7 @@ std::vector<BenchRow> compare(const BenchArguments& arguments) {
     if (!ring) {
       const double footprint = more.contains("gemm") ? 0 : cold_footprint(arguments);
       const auto count = static_cast<int64_t>(std::max(1.0, std::ceil(footprint / (4.0 * static_cast<double>(size)))));
-      ring = std::make_shared<std::vector<float>>(small_values(size * count));
+      ring = std::make_shared<LineVector<float>>(small_values(size * count));
     }
     cases.insert(cases.begin(), peer_case(cases.front().row, ring));
     std::vector<BenchRow> found = run_cases(std::move(cases), effort_of(arguments));

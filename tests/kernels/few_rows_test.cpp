@@ -110,7 +110,7 @@ TEST_CASE("few_rows: tiles of k and block scales", "[few_rows]") {
   on_every_instruction_set([&] {
     for (const Quantization& how : kPackedForms) {
       const Weights w(random_matrix(how, n, depth, 6, false));
-      for (const int64_t m : {1, 2, 3, 7, 9}) {
+      for (const int64_t m : {1, 2, 3, 7, 9, 16}) {
         INFO(name(how) << " rows " << m);
         const auto a = values<float>(m * depth, 7), a_scales = values<float>(m * 3, 8);
         const auto c = values<float>(m * n, 9);
@@ -126,7 +126,7 @@ TEST_CASE("few_rows: tiles of k and block scales", "[few_rows]") {
         args.k_tile = 128;
         args.a_scales = a_scales.data();
         args.b_scales = b_scales.data();
-        for (const int64_t rows : {1, 128}) {
+        for (const int64_t rows : {1, 20, 128, 150}) {
           args.b_scale_rows = rows;
           check(args, a, w, c);
         }
