@@ -26,8 +26,8 @@ class BackwardKeys {
     if (padded > args.head_dim) std::fill_n(keys_, 2 * size_, C{0});
     const int64_t start = block.start * args.kv_heads * args.head_dim;
     C* values = keys_ + size_;
-    PackedKeyRows<T>(args.k + start, args.kv_heads, args.head_dim).load(block.kv_head, first, count, keys_, padded);
-    PackedKeyRows<T>(args.v + start, args.kv_heads, args.head_dim).load(block.kv_head, first, count, values, padded);
+    PackedKeyRows<T>(args.k + start, args.kv_heads, args.head_dim).copy(block.kv_head, first, count, keys_, padded);
+    PackedKeyRows<T>(args.v + start, args.kv_heads, args.head_dim).copy(block.kv_head, first, count, values, padded);
     pack_panels(keys_, count, padded, keys_ + 2 * size_);
     pack_panels(values, count, padded, keys_ + 3 * size_);
   }

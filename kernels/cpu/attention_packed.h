@@ -17,10 +17,14 @@ template <class T>
 struct PackedKeyRows final : KeyRows<Compute<T>> {
   PackedKeyRows(const T* rows, int64_t kv_heads, int64_t head_dim)
       : rows(rows), kv_heads(kv_heads), head_dim(head_dim) {}
-  void load(int64_t kv_head, int64_t first, int64_t count, Compute<T>* out, int64_t stride) const override {
+  void copy(int64_t kv_head, int64_t first, int64_t count, Compute<T>* out, int64_t stride) const {
     for (int64_t i = 0; i < count; ++i)
       cpu::load(out + i * stride, rows + ((first + i) * kv_heads + kv_head) * head_dim, head_dim);
   }
+  void load(int64_t kv_head, int64_t first, int64_t count, Compute<T>* out, int64_t stride, Ahead&) const override {
+    copy(kv_head, first, count, out, stride);
+  }
+  void announce(int64_t, int64_t, int64_t, Ahead&) const override {}
   const T* rows;
   int64_t kv_heads, head_dim;
 };

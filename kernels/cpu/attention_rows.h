@@ -24,8 +24,10 @@ static_assert(kPositionBlock % kKeyTile == 0);
 /// Where keys or values come from: rows of head_dim elements by position and head of keys.
 template <class C>
 struct KeyRows {
-  /// out[i][stride] = positions first .. first + count - 1.
-  virtual void load(int64_t kv_head, int64_t first, int64_t count, C* out, int64_t stride) const = 0;
+  /// out[i][stride] = positions first .. first + count - 1. Asks for half of `ahead`'s lines meanwhile.
+  virtual void load(int64_t kv_head, int64_t first, int64_t count, C* out, int64_t stride, Ahead& ahead) const = 0;
+  /// Adds the rows of a tile that will be loaded next, if there is anything to gain.
+  virtual void announce(int64_t kv_head, int64_t first, int64_t count, Ahead& ahead) const = 0;
 
  protected:
   ~KeyRows() = default;
@@ -40,7 +42,7 @@ struct RowBlockSize {
   int64_t all_rows() const { return rows * kv_heads; }
   int64_t elements() const {
     const int64_t state = rounded_up(all_rows(), kKeyPanel) + all_rows() * (kKeyPanel + padded());
-    return 2 * state + all_rows() * head_dim + 3 * kKeyTile * padded() + kRowTile * head_dim;
+    return 2 * state + all_rows() * head_dim + (kKeyPanel + 2 * kKeyTile) * padded() + kRowTile * head_dim;
   }
 };
 
@@ -56,14 +58,14 @@ class RowBlock {
     const int64_t rows = size.all_rows();
     C* at = scratch<struct RowBlockBuffers, C>(size.elements());
     const auto take = [&](int64_t count) { return std::exchange(at, at + count); };
-    keys_ = take(kKeyTile * padded_);
+    keys_ = take(kKeyPanel * padded_);
     values_ = take(kKeyTile * padded_);
     panels_ = take(kKeyTile * padded_);
     for (AttendState<C>* state : {&current_, &total_})
       *state = {take(rounded_up(rows, kKeyPanel)), take(rows * kKeyPanel), take(rows * padded_)};
     q_ = take(rows * size.head_dim);
     staged_ = take(kRowTile * size.head_dim);
-    if (padded_ > size.head_dim) std::fill_n(keys_, 2 * kKeyTile * padded_, C{0});
+    if (padded_ > size.head_dim) std::fill_n(keys_, (kKeyPanel + kKeyTile) * padded_, C{0});
     std::fill_n(limits_, rows, int64_t{0});
   }
 
@@ -83,7 +85,7 @@ class RowBlock {
     for (int64_t block = begin; block < end; block += kPositionBlock) {
       clear(current_);
       for (int64_t first = block; first < std::min(end, block + kPositionBlock); first += kKeyTile)
-        attend_tile(keys, values, first_kv_head, first, std::min(kKeyTile, end - first));
+        attend_tile(keys, values, first_kv_head, first, end);
       for (int64_t r = 0; r < size_.all_rows(); ++r) current_.sums[r] = add_lanes(current_.sums + r * kKeyPanel);
       if (block == begin)
         std::swap(current_, total_);
@@ -122,11 +124,20 @@ class RowBlock {
     std::fill_n(state.out, rows * padded_, C{0});
   }
   void attend_tile(const KeyRows<C>& keys, const KeyRows<C>& values, int64_t first_kv_head, int64_t first,
-                   int64_t count) {
+                   int64_t end) {
+    const int64_t count = std::min(kKeyTile, end - first);
     for (int64_t h = 0; h < size_.kv_heads; ++h) {
-      keys.load(first_kv_head + h, first, count, keys_, padded_);
-      values.load(first_kv_head + h, first, count, values_, padded_);
-      pack_panels(keys_, count, padded_, panels_);
+      // The next head of this tile, or the first one of the next tile.
+      const int64_t next_head = h + 1 < size_.kv_heads ? h + 1 : 0, next = next_head == 0 ? first + kKeyTile : first;
+      Ahead ahead;
+      keys.announce(first_kv_head + next_head, next, std::min(kKeyTile, end - next), ahead);
+      values.announce(first_kv_head + next_head, next, std::min(kKeyTile, end - next), ahead);
+      for (int64_t i = 0; i < count; i += kKeyPanel) {  // a panel at a time stays in the first cache
+        const int64_t rows = std::min(kKeyPanel, count - i);
+        keys.load(first_kv_head + h, first + i, rows, keys_, padded_, ahead);
+        pack_panels(keys_, rows, padded_, panels_ + i * padded_);
+      }
+      values.load(first_kv_head + h, first, count, values_, padded_, ahead);
       const int64_t row = h * size_.rows;
       cpu::attend_tile(
           AttendTile<C>{q_ + row * size_.head_dim,
@@ -138,7 +149,9 @@ class RowBlock {
                         size_.head_dim,
                         padded_,
                         first,
-                        scale_});
+                        scale_,
+                        &ahead,
+                        ahead.lines_of(2 * (size_.head_dim + kKeyTile))});
     }
   }
 

@@ -98,6 +98,7 @@ void weigh(const AttendTile<C>& tile, int64_t row, int64_t count, int64_t size, 
 template <class C>
 void attend(const AttendTile<C>& tile) {
   alignas(64) C scores[kRowTile * kKeyTile];
+  const Asking asking{tile.ahead, tile.ahead_lines};
   const Panels<C> values{tile.values, kKeyPanel, tile.padded, tile.padded / kKeyPanel};
   for (int64_t row = 0; row < tile.rows; row += kRowTile) {
     int64_t counts[kRowTile], rows = 0, least = kKeyTile, most = 0;
@@ -112,10 +113,11 @@ void attend(const AttendTile<C>& tile) {
     const int64_t size = rounded_up(most, kKeyPanel);
     const Panels<C> keys{tile.key_panels, kKeyPanel * tile.padded, kKeyPanel, size / kKeyPanel};
     const C* q = tile.q + row * tile.head_dim;
-    multiply_rows<C, 1, kRowTile, false>(rows, q, q, keys, tile.head_dim, scores, kKeyTile, true);
+    multiply_rows<C, 1, kRowTile, false>(rows, q, q, keys, tile.head_dim, scores, kKeyTile, true, asking);
     for (int64_t r = 0; r < rows; ++r) weigh(tile, row + r, counts[r], size, scores + r * kKeyTile);
     C* out = tile.state.out + row * tile.padded;
-    if (least > 0) multiply_rows<C, kKeyTile, 1, false>(rows, scores, scores, values, least, out, tile.padded, false);
+    if (least > 0)
+      multiply_rows<C, kKeyTile, 1, false>(rows, scores, scores, values, least, out, tile.padded, false, asking);
     if (most > least) {
       const Panels<C> rest{values.data + least * tile.padded, values.panel_step, values.depth_step, values.count};
       const C* weights = scores + least;

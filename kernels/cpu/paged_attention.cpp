@@ -15,33 +15,34 @@ template <Format F, class T>
 struct PagedKeyRows final : KeyRows<Compute<T>> {
   using Code = typename KvCode<F>::type;
 
-  PagedKeyRows(const void* cache, const int32_t* pages, int64_t positions, const PagedAttentionArgs<T>& args)
-      : cache(static_cast<const Code*>(cache)), pages(pages), positions(positions), args(args) {}
-  void load(int64_t kv_head, int64_t first, int64_t count, Compute<T>* out, int64_t stride) const override {
-    const int64_t ahead = first + kKeyTile;
-    for_each_run(kv_head, ahead, std::min(count, positions - ahead),
-                 [&](const Code* codes, int64_t, int64_t rows) { prefetch(codes, rows); });
-    for_each_run(kv_head, first, count,
-                 [&](const Code* codes, int64_t i, int64_t rows) { decode(codes, rows, out + i * stride, stride); });
+  PagedKeyRows(const void* cache, const int32_t* pages, const PagedAttentionArgs<T>& args)
+      : cache(static_cast<const Code*>(cache)), pages(pages), args(args) {}
+  void load(int64_t kv_head, int64_t first, int64_t count, Compute<T>* out, int64_t stride,
+            Ahead& ahead) const override {
+    const int64_t lines = ahead.lines_of(4 * kKeyTile / kRun);
+    for_each_run(kv_head, first, count, [&](const Code* codes, int64_t i, int64_t rows) {
+      ahead.ask(lines);
+      decode(codes, rows, out + i * stride, stride);
+    });
+  }
+  void announce(int64_t kv_head, int64_t first, int64_t count, Ahead& ahead) const override {
+    ahead.set_bytes(args.head_dim * static_cast<int64_t>(sizeof(Code)));
+    for_each_run(kv_head, first, count, [&](const Code* codes, int64_t, int64_t rows) {
+      for (int64_t i = 0; i < rows; ++i) ahead.add(codes + i * args.kv_heads * args.head_dim);
+    });
   }
 
  private:
+  static constexpr int64_t kRun = 16;  // positions decoded between two questions for what comes next
   /// Calls body(codes, i, rows) for the runs of positions first + i on that lie in one page.
   template <class Body>
   void for_each_run(int64_t kv_head, int64_t first, int64_t count, Body body) const {
     for (int64_t i = 0, next; i < count; i = next) {
       const int64_t offset = (first + i) % args.page_size;
-      next = std::min(count, i + args.page_size - offset);
+      next = std::min({count, i + args.page_size - offset, i + kRun});
       const int64_t place = pages[(first + i) / args.page_size] * args.page_size + offset;
       body(cache + (place * args.kv_heads + kv_head) * args.head_dim, i, next - i);
     }
-  }
-  /// The next tile's codes of this head: too short and too far apart for the processor to foresee.
-  void prefetch(const Code* codes, int64_t rows) const {
-    constexpr int64_t kLine = 64 / sizeof(Code);
-    for (int64_t i = 0; i < rows; ++i)
-      for (int64_t d = 0; d < args.head_dim; d += kLine)
-        __builtin_prefetch(codes + i * args.kv_heads * args.head_dim + d);
   }
   void decode(const Code* codes, int64_t rows, Compute<T>* out, int64_t stride) const {
     const int64_t code_stride = args.kv_heads * args.head_dim;
@@ -57,7 +58,6 @@ struct PagedKeyRows final : KeyRows<Compute<T>> {
 
   const Code* cache;
   const int32_t* pages;
-  int64_t positions;
   const PagedAttentionArgs<T>& args;
 };
 
@@ -87,8 +87,8 @@ class PagedRows {
   }
   void attend(int64_t begin, int64_t end) {
     const int32_t* pages = args_.page_table[item_.begin];
-    block_.attend(PagedKeyRows<F, T>(args_.keys, pages, end, args_),
-                  PagedKeyRows<F, T>(args_.values, pages, end, args_), item_.first_head, begin, end);
+    block_.attend(PagedKeyRows<F, T>(args_.keys, pages, args_), PagedKeyRows<F, T>(args_.values, pages, args_),
+                  item_.first_head, begin, end);
   }
   void store_rows() {
     for (int64_t h = 0; h < item_.heads; ++h)
