@@ -81,4 +81,12 @@ void paged_attention(const PagedAttentionArgs<T>& args);
 template <class T>
 void cache_write(const CacheWriteArgs<T>& args);
 }  // namespace cpu
+namespace cuda {
+template <class T>
+void cache_write(const CacheWriteArgs<T>& args);
+}  // namespace cuda
+namespace emulated {
+template <class T>
+void cache_write(const CacheWriteArgs<T>& args);
+}  // namespace emulated
 }  // namespace motley::kernels

@@ -52,20 +52,25 @@ template <class T>
 void head(const HeadArgs<T>& args);
 template <class T>
 void head_backward(const HeadBackwardArgs<T>& args);
-/// log of the sum of exp over values[0..count): the maximum, then 16 virtual lanes by index. -inf for count = 0.
+/// lse [rows] = the log of the sum of exp over each row of values [rows, cols]: the maximum, then 16 virtual lanes by
+/// index. -inf for cols = 0, and for a row of -inf; float and double.
 template <class C>
-C log_sum_exp(const C* values, int64_t count);
+void log_sum_exp(C* lse, const C* values, int64_t rows, int64_t cols);
 }  // namespace cpu
 namespace cuda {
 template <class T>
 void head(const HeadArgs<T>& args);
 template <class T>
 void head_backward(const HeadBackwardArgs<T>& args);
+template <class C>
+void log_sum_exp(C* lse, const C* values, int64_t rows, int64_t cols);
 }  // namespace cuda
 namespace emulated {
 template <class T>
 void head(const HeadArgs<T>& args);
 template <class T>
 void head_backward(const HeadBackwardArgs<T>& args);
+template <class C>
+void log_sum_exp(C* lse, const C* values, int64_t rows, int64_t cols);
 }  // namespace emulated
 }  // namespace motley::kernels

@@ -14,8 +14,7 @@ thread_local bool gradients_on = true;
 
 void add_in_place(const Tensor& sum, const Tensor& more) {
   kernels::visit_dtype(sum.dtype(), [&]<class T>(T) {
-    MOTLEY_RUN_ON_CPU("add_grad", sum.device(), add<T>, sum.pointer<T>(), sum.pointer<T>(), more.pointer<T>(),
-                      sum.numel());
+    MOTLEY_RUN(sum.device(), add<T>, sum.pointer<T>(), sum.pointer<T>(), more.pointer<T>(), sum.numel());
   });
 }
 
@@ -100,8 +99,8 @@ void Tensor::add_grad(Tensor contribution) const {
   const bool ours = contribution.impl_.use_count() == 1 && contribution.impl_->data.use_count() == 1;
   if (contribution.dtype() != owner.grad_dtype) {
     Tensor converted = empty(owner.shape, owner.grad_dtype, owner.device);
-    MOTLEY_RUN_ON_CPU("add_grad", owner.device, convert, converted.raw(), owner.grad_dtype, contribution.raw(),
-                      contribution.dtype(), numel());
+    MOTLEY_RUN(owner.device, convert, converted.raw(), owner.grad_dtype, contribution.raw(), contribution.dtype(),
+               numel());
     contribution = std::move(converted);
   } else if (!owner.grad.defined() && owner.leaf && !ours) {
     contribution = contribution.clone();

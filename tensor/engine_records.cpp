@@ -11,7 +11,9 @@ namespace {
 constexpr float kNothing = -std::numeric_limits<float>::infinity();
 
 float log_sum_exp(std::span<const float> values) {
-  return kernels::cpu::log_sum_exp(values.data(), static_cast<int64_t>(values.size()));
+  float lse = 0;
+  kernels::cpu::log_sum_exp(&lse, values.data(), 1, static_cast<int64_t>(values.size()));
+  return lse;
 }
 
 /// Lists all of z's ids.

@@ -13,7 +13,7 @@ using kernels::visit_dtype;
 Tensor cast(const Tensor& x, DType dtype) {
   if (x.dtype() == dtype) return x;
   Tensor y = Tensor::empty(x.shape(), dtype, x.device());
-  MOTLEY_RUN_ON_CPU("cast", x.device(), convert, y.raw(), dtype, x.raw(), x.dtype(), x.numel());
+  MOTLEY_RUN(x.device(), convert, y.raw(), dtype, x.raw(), x.dtype(), x.numel());
   if (!grad_enabled() || !x.requires_grad()) return y;
   const bool of_leaf = x.impl_->leaf || x.impl_->grad_owner;
   if (of_leaf && x.grad_dtype() == kernels::compute_dtype(dtype)) {
@@ -29,7 +29,7 @@ Tensor add(const Tensor& a, const Tensor& b) {
   ops::check_same("add", a, b);
   Tensor y = ops::empty_like(a);
   visit_dtype(a.dtype(), [&]<class T>(T) {
-    MOTLEY_RUN_ON_CPU("add", a.device(), add<T>, y.pointer<T>(), a.pointer<T>(), b.pointer<T>(), a.numel());
+    MOTLEY_RUN(a.device(), add<T>, y.pointer<T>(), a.pointer<T>(), b.pointer<T>(), a.numel());
   });
   return record("add", y, {a, b}, [a, b](const Tensor& dy) {
     if (a.requires_grad()) a.add_grad(dy);
@@ -75,8 +75,7 @@ Tensor silu_mul(const Tensor& gate, const Tensor& up) {
   Tensor y = ops::empty_like(gate);
   const auto run = [gate, up](const Tensor& into) {
     visit_dtype(gate.dtype(), [&]<class T>(T) {
-      MOTLEY_RUN_ON_CPU("silu_mul", gate.device(), silu_mul<T>,
-                        {into.pointer<T>(), gate.pointer<T>(), up.pointer<T>(), gate.numel()});
+      MOTLEY_RUN(gate.device(), silu_mul<T>, {into.pointer<T>(), gate.pointer<T>(), up.pointer<T>(), gate.numel()});
     });
   };
   run(y);
@@ -85,8 +84,8 @@ Tensor silu_mul(const Tensor& gate, const Tensor& up) {
   return record("silu_mul", y, {gate, up}, [gate, up](const Tensor& dy) {
     Tensor dgate = ops::empty_like(gate), dup = ops::empty_like(gate);
     visit_dtype(gate.dtype(), [&]<class T>(T) {
-      MOTLEY_RUN_ON_CPU(
-          "silu_mul", gate.device(), silu_mul_backward<T>,
+      MOTLEY_RUN(
+          gate.device(), silu_mul_backward<T>,
           {dgate.pointer<T>(), dup.pointer<T>(), dy.pointer<T>(), gate.pointer<T>(), up.pointer<T>(), gate.numel()});
     });
     if (gate.requires_grad()) gate.add_grad(std::move(dgate));
@@ -98,8 +97,7 @@ Tensor round_values(const Tensor& x, kernels::Format format, double scale) {
   MOTLEY_CHECK(scale > 0.0, "round_values", "the scale must be positive: got " + std::to_string(scale));
   Tensor y = ops::empty_like(x);
   visit_dtype(x.dtype(), [&]<class T>(T) {
-    MOTLEY_RUN_ON_CPU("round_values", x.device(), round_values<T>, y.pointer<T>(), x.pointer<T>(), format, scale,
-                      x.numel());
+    MOTLEY_RUN(x.device(), round_values<T>, y.pointer<T>(), x.pointer<T>(), format, scale, x.numel());
   });
   return record("round_values", y, {x}, [x](const Tensor& dy) { x.add_grad(dy); });
 }

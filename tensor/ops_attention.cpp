@@ -36,9 +36,9 @@ void rotate(const Tensor& y, const void* x, const Positions& positions, int64_t 
             bool inverse) {
   visit_dtype(y.dtype(), [&]<class T>(T) {
     using C = Compute<T>;
-    MOTLEY_RUN_ON_CPU("rope", y.device(), rope<T>,
-                      {y.pointer<T>(), static_cast<const T*>(x), positions.data(), table.cosines.pointer<C>(),
-                       table.sines.pointer<C>(), positions.size(), heads, 2 * table.cosines.dim(1), inverse});
+    MOTLEY_RUN(y.device(), rope<T>,
+               {y.pointer<T>(), static_cast<const T*>(x), positions.data(), table.cosines.pointer<C>(),
+                table.sines.pointer<C>(), positions.size(), heads, 2 * table.cosines.dim(1), inverse});
   });
 }
 

@@ -20,8 +20,8 @@ namespace {
 Tensor rows_at(const Tensor& table, const ops::DeviceList<int32_t>& list) {
   Tensor y = Tensor::empty({list.size(), table.dim(1)}, table.dtype(), table.device());
   visit_dtype(table.dtype(), [&]<class T>(T) {
-    MOTLEY_RUN_ON_CPU("embedding", table.device(), embedding<T>,
-                      {y.pointer<T>(), table.pointer<T>(), list.data(), list.size(), table.dim(1)});
+    MOTLEY_RUN(table.device(), embedding<T>,
+               {y.pointer<T>(), table.pointer<T>(), list.data(), list.size(), table.dim(1)});
   });
   return y;
 }
@@ -40,8 +40,8 @@ Tensor embedding(const Tensor& table, std::span<const int32_t> ids) {
   return record("embedding", y, {table}, [table, kept = list.kept()](const Tensor& dy) {
     ops::accumulate(table, Tensor::Chain::rows, [&](const Tensor& dtable) {
       visit_dtype(table.dtype(), [&]<class T>(T) {
-        MOTLEY_RUN_ON_CPU("embedding", table.device(), embedding_backward<T>,
-                          {dtable.pointer<Compute<T>>(), dy.pointer<T>(), kept.data(), dy.dim(0), dy.dim(1)});
+        MOTLEY_RUN(table.device(), embedding_backward<T>,
+                   {dtable.pointer<Compute<T>>(), dy.pointer<T>(), kept.data(), dy.dim(0), dy.dim(1)});
       });
     });
   });
@@ -206,9 +206,9 @@ Tensor gated_linear_added(const Tensor& gate, const Tensor& up, const Tensor& we
     MOTLEY_RUN(gate.device(), matmul,
                product_of(matrix(dy), transposed(matrix(weight)), dgate));  // silu_mul's gradient, in place
     visit_dtype(gate.dtype(), [&]<class T>(T) {
-      MOTLEY_RUN_ON_CPU("gated_linear_added", gate.device(), silu_mul_backward<T>,
-                        {dgate.pointer<T>(), dup.pointer<T>(), dgate.pointer<T>(), gate.pointer<T>(), up.pointer<T>(),
-                         gate.numel(), again.pointer<T>()});
+      MOTLEY_RUN(gate.device(), silu_mul_backward<T>,
+                 {dgate.pointer<T>(), dup.pointer<T>(), dgate.pointer<T>(), gate.pointer<T>(), up.pointer<T>(),
+                  gate.numel(), again.pointer<T>()});
     });
     propagate_to_weight(again, weight, dy);
     if (gate.requires_grad()) gate.add_grad(std::move(dgate));

@@ -188,7 +188,7 @@ Tensor slice(const Tensor& x, int64_t offset, Shape shape) {
     kernels::visit_dtype(dy.dtype(), [&]<class T>(T) {
       MOTLEY_CHECK(whole.dtype() == dy.dtype(), "slice", "of a leaf in half precision is not differentiable");
       T* part = whole.pointer<T>() + offset;
-      MOTLEY_RUN_ON_CPU("slice", dy.device(), add<T>, part, part, dy.pointer<T>(), dy.numel());
+      MOTLEY_RUN(dy.device(), add<T>, part, part, dy.pointer<T>(), dy.numel());
     });
   });
 }

@@ -38,14 +38,21 @@ static void row_divide(double* values, int64_t count, double divisor) {
 }
 
 template <class C>
-C log_sum_exp(const C* values, int64_t count) {
+static C row_log_sum_exp(const C* values, int64_t count) {
   const C largest = row_largest(values, count);
   // Without a finite maximum nothing is shifted: -inf and +inf come out as they are, NaN stays NaN.
   const C shift = std::isfinite(largest) ? largest : C{0};
   return shift + logarithm(row_exp_sum(values, count, shift));
 }
-template float log_sum_exp<float>(const float*, int64_t);
-template double log_sum_exp<double>(const double*, int64_t);
+
+template <class C>
+void log_sum_exp(C* lse, const C* values, int64_t rows, int64_t cols) {
+  parallel_for(rows, 1 + kPieceElements / (4 * cols + 1), [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) lse[r] = row_log_sum_exp(values + r * cols, cols);
+  });
+}
+template void log_sum_exp<float>(float*, const float*, int64_t, int64_t);
+template void log_sum_exp<double>(double*, const double*, int64_t, int64_t);
 
 namespace {
 
@@ -131,7 +138,7 @@ void head(const HeadArgs<T>& args) {
   using C = Compute<T>;
   const auto row = [&](int64_t r, C* z) {
     const Support<C> support = support_of(args, r, z);
-    const C lse = log_sum_exp(support.values, support.count);
+    const C lse = row_log_sum_exp(support.values, support.count);
     const int64_t begin = args.selected.offsets == nullptr ? 0 : args.selected.offsets[r];
     const int64_t end = args.selected.offsets == nullptr ? 0 : args.selected.offsets[r + 1];
     for (int64_t k = begin; k < end; ++k) args.log_p[k] = z[args.selected.ids[k]] - lse;
@@ -143,7 +150,7 @@ void head(const HeadArgs<T>& args) {
       C& value = support.values[support.place(args.selected.ids[k])];
       selected[k - begin] = std::exchange(value, -std::numeric_limits<C>::infinity());
     }
-    args.log_outside[r] = log_sum_exp(support.values, support.count) - lse;
+    args.log_outside[r] = row_log_sum_exp(support.values, support.count) - lse;
     for (int64_t k = begin; k < end; ++k) support.values[support.place(args.selected.ids[k])] = selected[k - begin];
   };
   for_each_row(args, false, row, [](int64_t, int64_t, const C*) {});

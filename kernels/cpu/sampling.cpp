@@ -13,6 +13,8 @@
 #include "kernels/cpu/sampling_inner.h"
 #include "kernels/cpu/scratch.h"
 #include "kernels/math.h"
+#include "kernels/parallel.h"
+#include "kernels/sampling_mass.h"
 
 namespace motley::kernels::cpu {
 namespace {
@@ -22,6 +24,9 @@ constexpr int64_t kSorted = 128;  // so few are sorted instead of split
 constexpr int64_t kMostSampled = 256;
 
 [[noreturn]] void refuse(const float* z, int64_t vocabulary, float largest) {
+  if (vocabulary > kMostSampledIds)
+    throw std::runtime_error("draw_token: a vocabulary of " + std::to_string(vocabulary) + " ids; at most " +
+                             std::to_string(kMostSampledIds) + " can be drawn from");
   for (int64_t v = 0; v < vocabulary; ++v)
     if (std::isnan(z[v])) throw std::runtime_error("draw_token: logit " + std::to_string(v) + " is NaN");
   throw std::runtime_error(largest < 0 ? "draw_token: no logit is finite" : "draw_token: a logit is infinite");
@@ -39,19 +44,22 @@ struct Bracket {
   float low, high;
 };
 
+/// What an element counts for: its mass, or 1 when all count the same.
+int64_t weight_of(const float* e, int64_t i) { return e == nullptr ? 1 : mass_of(e[i]); }
+
 /// From a regular sample of the list. `below` is the weight that the cut leaves out: counted from the smallest, where
 /// no element has much of it, a sample tells it well however peaked the row is.
-Bracket bracket_of(const float* z, const float* e, int64_t count, double below) {
+Bracket bracket_of(const float* z, const float* e, int64_t count, int64_t below) {
   const int64_t size = std::clamp<int64_t>(count / 4, 32, kMostSampled), margin = 2 + size / 25;
-  std::pair<float, float> sample[kMostSampled];
+  std::pair<float, int64_t> sample[kMostSampled];
   for (int64_t i = 0; i < size; ++i) {
     const int64_t at = i * count / size;
-    sample[i] = {z[at], e == nullptr ? 1.0f : e[at]};
+    sample[i] = {z[at], weight_of(e, at)};
   }
   std::sort(sample, sample + size);
   const double each = static_cast<double>(count) / static_cast<double>(size);
   int64_t rank = 0;
-  for (double left = below; rank < size; ++rank) {
+  for (auto left = static_cast<double>(below); rank < size; ++rank) {
     left -= each * static_cast<double>(sample[rank].second);
     if (left < 0) break;
   }
@@ -59,14 +67,13 @@ Bracket bracket_of(const float* z, const float* e, int64_t count, double below) 
           rank + margin >= size ? kInfinity : sample[rank + margin].first};
 }
 
-/// The smallest set, larger values first and ties in order, whose weight reaches `target`. Elements weigh e, or 1 each
-/// when e is null; `weight` is that of the whole list. Sums are float64: what lies above the last bracket in the order
-/// of `split`, then one by one.
-Cut cut_at(const float* z, const float* e, int64_t count, double weight, double target) {
+/// The smallest set, larger values first and ties in order, whose weight reaches `target`. Elements weigh the mass of
+/// e, or 1 each when e is null; `weight` is that of the whole list, and not below the target.
+Cut cut_at(const float* z, const float* e, int64_t count, int64_t weight, int64_t target) {
   float* values[] = {scratch<struct CutValues, float>(count + kSlack), scratch<struct CutMore, float>(count + kSlack)};
   float* weights[] = {scratch<struct CutWeights, float>(count + kSlack),
                       scratch<struct CutMoreWeights, float>(count + kSlack)};
-  double above = 0;
+  int64_t above = 0;
   bool equal = false;
   // A sample can mislead, but not for ever: what three splits have not made short is sorted.
   for (int round = 0, misses = 0; count > kSorted && misses < 3 && !equal; ++round) {
@@ -91,13 +98,13 @@ Cut cut_at(const float* z, const float* e, int64_t count, double weight, double 
     z = kept, count = parts.kept;
     if (e != nullptr) e = kept_e;
   }
-  auto* list = scratch<struct CutList, std::pair<float, float>>(count);
-  for (int64_t i = 0; i < count; ++i) list[i] = {z[i], e == nullptr ? 1.0f : e[i]};
+  auto* list = scratch<struct CutList, std::pair<float, int64_t>>(count);
+  for (int64_t i = 0; i < count; ++i) list[i] = {z[i], weight_of(e, i)};
   if (!equal) std::sort(list, list + count, std::greater<>());
   Cut cut = kAllFinite;
   for (int64_t i = 0; i < count && above < target; ++i) {
     cut = {list[i].first, i > 0 && list[i].first == cut.z ? cut.ties + 1 : 1};
-    above += static_cast<double>(list[i].second);
+    above += list[i].second;
   }
   return cut;
 }
@@ -120,13 +127,11 @@ Members keep(const float* z, const float* e, int64_t count, const Cut& cut) {
 /// The elements that top-p keeps; their mass is counted from all of the list.
 template <class Tag>
 Members keep_mass(const float* z, const float* e, int64_t count, double top_p) {
-  const double total = mass_of(e, count, scratch<struct MassSums, double>(mass_blocks(count)));
-  return keep<Tag>(z, e, count, cut_at(z, e, count, total, top_p * total));
+  const int64_t total = masses_of(e, count, scratch<struct MassSums, int64_t>(mass_blocks(count)));
+  return keep<Tag>(z, e, count, cut_at(z, e, count, total, mass_to_reach(top_p, total)));
 }
 
-Cut cut_of_largest(const float* z, int64_t count, int64_t k) {
-  return cut_at(z, nullptr, count, static_cast<double>(count), static_cast<double>(k));
-}
+Cut cut_of_largest(const float* z, int64_t count, int64_t k) { return cut_at(z, nullptr, count, count, k); }
 
 /// The candidate set. Top-p counts the mass of what top-k leaves.
 Members candidates_of(const float* z, const float* e, int64_t vocabulary, const SamplingRule& rule) {
@@ -144,42 +149,28 @@ Members candidates_of(const float* z, const float* e, int64_t vocabulary, const 
   return {places, some.e, some.count};
 }
 
-/// Place of the drawn element: the first at which the running sum of weights exceeds uniform * total. Sums are float64:
-/// whole blocks, then one by one.
+/// Place of the drawn element: the first at which the running sum of masses exceeds its share of the total.
 int64_t draw_place(const float* e, int64_t count, double uniform) {
-  double* sums = scratch<struct DrawSums, double>(mass_blocks(count));
-  const double target = uniform * mass_of(e, count, sums);
-  double sum = 0, before = 0;
+  int64_t* sums = scratch<struct DrawSums, int64_t>(mass_blocks(count));
+  int64_t left = mass_to_exceed(uniform, masses_of(e, count, sums));
   int64_t block = 0;
-  for (int64_t b = 0; b < mass_blocks(count) && sum <= target; ++b) {
-    if (sums[b] == 0) continue;
-    block = b;
-    before = sum;
-    sum += sums[b];
-  }
-  int64_t last = 0;
-  const int64_t begin = block * kMassBlock, end = std::min(count, begin + kMassBlock);
-  for (int64_t i = begin; i < end && before <= target; ++i) {
-    if (e[i] == 0.0f) continue;
-    before += static_cast<double>(e[i]);
-    last = i;
-  }
-  return last;
+  while (left >= sums[block]) left -= sums[block++];
+  int64_t place = block * kMassBlock;
+  while (left >= mass_of(e[place])) left -= mass_of(e[place++]);
+  return place;
 }
 
-}  // namespace
-
-Draw draw_token(const float* logits, int64_t vocabulary, const SamplingRule& rule, double uniform,
-                std::vector<float>& scaled) {
-  scaled.resize(static_cast<size_t>(vocabulary));
+/// What a row gives, or nothing where its logits give no distribution. z [vocabulary] becomes logits / temperature,
+/// and `largest` the largest of them.
+bool draw_row(const float* logits, int64_t vocabulary, const SamplingRule& rule, double uniform, float* z,
+              float& largest, Draw& draw) {
   const bool greedy = rule.temperature == 0.0;
   const float divisor = greedy ? 1.0f : static_cast<float>(rule.temperature);
-  const float largest = scale_row(logits, vocabulary, divisor, scaled.data());
-  if (!std::isfinite(largest)) refuse(scaled.data(), vocabulary, largest);
-  const float* z = scaled.data();
+  largest = scale_row(logits, vocabulary, divisor, z);
+  if (!std::isfinite(largest) || vocabulary > kMostSampledIds) return false;
   float* e = scratch<struct DrawWeights, float>(vocabulary);
   float sum = exponentials(z, vocabulary, largest, e);
-  Draw draw;
+  draw.candidates.clear();
   if (greedy) {
     draw.id = static_cast<int32_t>(std::find(z, z + vocabulary, largest) - z);
   } else if (rule.top_p >= 1.0 && rule.top_k <= 0) {
@@ -192,7 +183,36 @@ Draw draw_token(const float* logits, int64_t vocabulary, const SamplingRule& rul
     draw.candidates.assign(members.places, members.places + members.count);
   }
   draw.log_q = z[draw.id] - (largest + logarithm(sum));
+  return true;
+}
+
+}  // namespace
+
+Draw draw_token(const float* logits, int64_t vocabulary, const SamplingRule& rule, double uniform,
+                std::vector<float>& scaled) {
+  scaled.resize(static_cast<size_t>(vocabulary));
+  Draw draw;
+  float largest = 0;
+  if (!draw_row(logits, vocabulary, rule, uniform, scaled.data(), largest, draw))
+    refuse(scaled.data(), vocabulary, largest);
   return draw;
+}
+
+void draw_token(const DrawTokenArgs& args) {
+  parallel_for(args.rows, 1, [&](int64_t begin, int64_t end) {
+    Draw draw;
+    for (int64_t r = begin; r < end; ++r) {
+      const DrawRequest& request = args.requests[r];
+      const int64_t at = r * args.vocabulary;
+      float largest = 0;
+      const bool drawn = draw_row(args.logits + at, args.vocabulary, request.rule,
+                                  random_uniform(request.key, request.position), args.scaled + at, largest, draw);
+      args.ids[r] = drawn ? draw.id : kNotDrawn;
+      args.log_q[r] = drawn ? draw.log_q : std::numeric_limits<float>::quiet_NaN();
+      args.candidate_counts[r] = drawn ? static_cast<int32_t>(draw.candidates.size()) : 0;
+      if (drawn) std::copy(draw.candidates.begin(), draw.candidates.end(), args.candidates + at);
+    }
+  });
 }
 
 std::span<const int32_t> most_probable(const float* z, int64_t vocabulary, int64_t k) {
@@ -203,6 +223,16 @@ std::span<const int32_t> most_probable(const float* z, int64_t vocabulary, int64
   }
   const Cut cut = cut_of_largest(z, vocabulary, k);
   return {ids, static_cast<size_t>(emit(z, nullptr, vocabulary, cut.z, cut.ties, ids, nullptr))};
+}
+
+void most_probable(const MostProbableArgs& args) {
+  const int64_t size = std::min(args.k, args.vocabulary);
+  parallel_for(args.rows, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      const std::span<const int32_t> ids = most_probable(args.z + r * args.vocabulary, args.vocabulary, args.k);
+      std::copy(ids.begin(), ids.end(), args.ids + r * size);
+    }
+  });
 }
 
 }  // namespace motley::kernels::cpu

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "kernels/cpu/highway_baseline.h"
+#include "kernels/sampling_mass.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/sampling_inner.cpp"
@@ -16,7 +17,8 @@ HWY_BEFORE_NAMESPACE();
 namespace motley::kernels::cpu::HWY_NAMESPACE {
 using HalfTag = hn::Half<RowTag>;
 using DoubleTag = hn::Rebind<double, HalfTag>;
-using DoubleVector = hn::Vec<DoubleTag>;
+using MassTag = hn::RebindToSigned<DoubleTag>;
+using MassVector = hn::Vec<MassTag>;
 using IntTag = hn::RebindToSigned<RowTag>;
 constexpr float kNothing = -std::numeric_limits<float>::infinity();
 
@@ -49,34 +51,43 @@ float exponentials(const float* z, int64_t count, float largest, float* e) {
   return sum.total();
 }
 
-/// Sixteen float64 lanes, each the sum of what was added to it.
-class DoubleLanes {
+/// The mass of what was added. Lanes hold the bits of kMassRounder once more for each element: total() takes them out.
+class MassSum {
  public:
-  DoubleLanes() {
-    for (DoubleVector& sum : sums_) sum = hn::Zero(DoubleTag());
+  MassSum() {
+    for (MassVector& sum : sums_) sum = hn::Zero(MassTag());
   }
-  HWY_INLINE void add(RowVector values, int64_t part) {
-    DoubleVector* sums = sums_ + 2 * part;
-    sums[0] = hn::Add(sums[0], hn::PromoteTo(DoubleTag(), hn::LowerHalf(HalfTag(), values)));
-    sums[1] = hn::Add(sums[1], hn::PromoteTo(DoubleTag(), hn::UpperHalf(HalfTag(), values)));
+  HWY_INLINE void add(RowVector values) {
+    sums_[0] = hn::Add(sums_[0], units(hn::LowerHalf(HalfTag(), values)));
+    sums_[1] = hn::Add(sums_[1], units(hn::UpperHalf(HalfTag(), values)));
+    ++added_;
   }
-  double total() const {
-    double lanes[kLanes];
-    for (int64_t i = 0; i < 2 * kRowParts; ++i) hn::StoreU(sums_[i], DoubleTag(), lanes + i * kRowWidth / 2);
-    return add_lanes(lanes);
+  int64_t total() const {
+    constexpr int64_t kWidth = kRowWidth / 2;
+    int64_t lanes[kWidth];
+    hn::StoreU(hn::Add(sums_[0], sums_[1]), MassTag(), lanes);
+    uint64_t sum = 0;
+    for (const int64_t lane : lanes) sum += static_cast<uint64_t>(lane);
+    return static_cast<int64_t>(sum -
+                                added_ * static_cast<uint64_t>(kRowWidth) * std::bit_cast<uint64_t>(kMassRounder));
   }
 
  private:
-  DoubleVector sums_[2 * kRowParts];
+  static HWY_INLINE MassVector units(hn::Vec<HalfTag> values) {
+    const auto rounder = hn::Set(DoubleTag(), kMassRounder);
+    return hn::BitCast(MassTag(), hn::Add(hn::PromoteTo(DoubleTag(), values), rounder));
+  }
+  MassVector sums_[2];
+  uint64_t added_ = 0;
 };
 
-double mass_of(const float* e, int64_t count, double* sums) {
-  double total = 0;
+int64_t masses_of(const float* e, int64_t count, int64_t* sums) {
+  int64_t total = 0;
   for (int64_t b = 0; b < mass_blocks(count); ++b) {
-    DoubleLanes lanes;
+    MassSum sum;
     for_each_row_vector(e + b * kMassBlock, std::min(kMassBlock, count - b * kMassBlock), 0.0f,
-                        [&](int64_t, RowVector values, int64_t part) { lanes.add(values, part); });
-    sums[b] = lanes.total();
+                        [&](int64_t, RowVector values, int64_t) { sum.add(values); });
+    sums[b] = sum.total();
     total += sums[b];
   }
   return total;
@@ -85,12 +96,14 @@ double mass_of(const float* e, int64_t count, double* sums) {
 template <bool kWeighted>
 Split split_as(const float* z, const float* e, int64_t count, float low, float high, float* kept_z, float* kept_e) {
   const RowTag tag;
-  const RowVector lowest = hn::Set(tag, low), highest = hn::Set(tag, high), one = hn::Set(tag, 1.0f);
-  DoubleLanes above, between;
+  const RowVector lowest = hn::Set(tag, low), highest = hn::Set(tag, high);
+  MassSum above, between;
   Split result;
   // A lane beyond the end is NaN, which no comparison takes.
-  for_each_row_vector(z, count, std::numeric_limits<float>::quiet_NaN(), [&](int64_t i, RowVector x, int64_t part) {
-    RowVector weight = one;
+  for_each_row_vector(z, count, std::numeric_limits<float>::quiet_NaN(), [&](int64_t i, RowVector x, int64_t) {
+    const auto is_above = hn::Gt(x, highest);
+    const auto is_between = hn::And(hn::Ge(x, lowest), hn::Le(x, highest));
+    RowVector weight = hn::Zero(tag);
     if constexpr (kWeighted) {
       if (i + kRowWidth <= count) {
         weight = hn::LoadU(tag, e + i);
@@ -99,17 +112,19 @@ Split split_as(const float* z, const float* e, int64_t count, float low, float h
         for (int64_t l = 0; i + l < count; ++l) lanes[l] = e[i + l];
         weight = hn::LoadU(tag, lanes);
       }
+      above.add(hn::IfThenElseZero(is_above, weight));
+    } else {
+      result.above += static_cast<int64_t>(hn::CountTrue(tag, is_above));
     }
-    const auto is_above = hn::Gt(x, highest);
-    const auto is_between = hn::And(hn::Ge(x, lowest), hn::Le(x, highest));
-    above.add(hn::IfThenElseZero(is_above, weight), part);
     if (hn::AllFalse(tag, is_between)) return;
-    between.add(hn::IfThenElseZero(is_between, weight), part);
-    if constexpr (kWeighted) hn::CompressStore(weight, is_between, tag, kept_e + result.kept);
+    if constexpr (kWeighted) {
+      between.add(hn::IfThenElseZero(is_between, weight));
+      hn::CompressStore(weight, is_between, tag, kept_e + result.kept);
+    }
     result.kept += static_cast<int64_t>(hn::CompressStore(x, is_between, tag, kept_z + result.kept));
   });
-  result.above = above.total();
-  result.between = between.total();
+  result.between = kWeighted ? between.total() : result.kept;
+  if (kWeighted) result.above = above.total();
   return result;
 }
 
@@ -161,7 +176,7 @@ namespace motley::kernels::cpu {
 
 HWY_EXPORT(scale_row);
 HWY_EXPORT(exponentials);
-HWY_EXPORT(mass_of);
+HWY_EXPORT(masses_of);
 HWY_EXPORT(split);
 HWY_EXPORT(emit);
 
@@ -171,7 +186,9 @@ float scale_row(const float* logits, int64_t count, float divisor, float* scaled
 float exponentials(const float* z, int64_t count, float largest, float* e) {
   return HWY_DYNAMIC_DISPATCH(exponentials)(z, count, largest, e);
 }
-double mass_of(const float* e, int64_t count, double* sums) { return HWY_DYNAMIC_DISPATCH(mass_of)(e, count, sums); }
+int64_t masses_of(const float* e, int64_t count, int64_t* sums) {
+  return HWY_DYNAMIC_DISPATCH(masses_of)(e, count, sums);
+}
 Split split(const float* z, const float* e, int64_t count, float low, float high, float* kept_z, float* kept_e) {
   return HWY_DYNAMIC_DISPATCH(split)(z, e, count, low, high, kept_z, kept_e);
 }

@@ -6,7 +6,7 @@
 
 namespace motley::kernels::cpu {
 
-/// Elements of one partial sum of probabilities in float64: blocks start at multiples of it.
+/// Elements of one partial sum of masses: blocks start at multiples of it.
 constexpr int64_t kMassBlock = 1024;
 constexpr int64_t mass_blocks(int64_t count) { return (count + kMassBlock - 1) / kMassBlock; }
 /// What `split` and `emit` may write beyond the elements that they keep.
@@ -19,13 +19,14 @@ float scale_row(const float* logits, int64_t count, float divisor, float* scaled
 /// virtual lanes, as log_sum_exp (kernels/head.h) adds them.
 float exponentials(const float* z, int64_t count, float largest, float* e);
 
-/// sums[b] = the float64 sum of block b of e, in 16 virtual lanes; returns the sum of all, blocks ascending.
-double mass_of(const float* e, int64_t count, double* sums);
+/// sums[b] = the mass (kernels/sampling_mass.h) of block b of e; returns that of all.
+int64_t masses_of(const float* e, int64_t count, int64_t* sums);
 
-/// Elements with z > high, and those with low <= z <= high, which are copied in order. A null e weighs every element 1.
+/// Elements with z > high, and those with low <= z <= high, which are copied in order. Weights are the masses of e;
+/// a null e weighs every element 1.
 struct Split {
-  double above = 0, between = 0;  // weights
-  int64_t kept = 0;               // elements between
+  int64_t above = 0, between = 0;  // weights
+  int64_t kept = 0;                // elements between
 };
 Split split(const float* z, const float* e, int64_t count, float low, float high, float* kept_z, float* kept_e);
 

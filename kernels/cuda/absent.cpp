@@ -2,6 +2,7 @@
 #include <stdexcept>
 
 #include "kernels/arrays.h"
+#include "kernels/attention.h"
 #include "kernels/cpu/instantiate.h"
 #include "kernels/device_memory.h"
 #include "kernels/head.h"
@@ -9,6 +10,7 @@
 #include "kernels/norm.h"
 #include "kernels/pointwise.h"
 #include "kernels/quantize_device.h"
+#include "kernels/sampling.h"
 
 namespace motley::kernels::cuda {
 namespace {
@@ -33,16 +35,21 @@ void matmul_units(const MatmulArgs&, UnitTiling) { absent(); }
 void quantize(const QuantizeArgs&) { absent(); }
 void quantize_activations(const QuantizeActivationsArgs&) { absent(); }
 void convert(void*, DType, const void*, DType, int64_t) { absent(); }
+void draw_token(const DrawTokenArgs&) { absent(); }
+void most_probable(const MostProbableArgs&) { absent(); }
 
 #define MOTLEY_ABSENT(declaration) \
   template <>                      \
   void declaration {               \
     absent();                      \
   }
-#define MOTLEY_ABSENT_OF_COMPUTE(T) MOTLEY_ABSENT(adamw<T>(const AdamWArgs<T>&))
+#define MOTLEY_ABSENT_OF_COMPUTE(T)            \
+  MOTLEY_ABSENT(adamw<T>(const AdamWArgs<T>&)) \
+  MOTLEY_ABSENT(log_sum_exp<T>(T*, const T*, int64_t, int64_t))
 #define MOTLEY_ABSENT_OF_TYPE(T)                                        \
   MOTLEY_ABSENT(add<T>(T*, const T*, const T*, int64_t))                \
   MOTLEY_ABSENT(add_rows<T>(const AddRowsArgs<T>&))                     \
+  MOTLEY_ABSENT(cache_write<T>(const CacheWriteArgs<T>&))               \
   MOTLEY_ABSENT(embedding<T>(const EmbeddingArgs<T>&))                  \
   MOTLEY_ABSENT(embedding_backward<T>(const EmbeddingBackwardArgs<T>&)) \
   MOTLEY_ABSENT(fill<T>(T*, const Compute<T>*, int64_t))                \

@@ -2,6 +2,7 @@
 #include "kernels/cpu/instantiate.h"
 #include "kernels/cuda/gpu.h"
 #include "kernels/cuda/lanes.h"
+#include "kernels/elements.h"
 
 namespace motley::kernels::GPU_NAMESPACE {
 namespace {
@@ -9,20 +10,15 @@ namespace {
 constexpr int kThreads = 128;
 
 template <class T>
-GPU_DEVICE Compute<T> load(T x) {
-  return static_cast<Compute<T>>(x);
-}
-
-template <class T>
 GPU_KERNEL void multiply_kernel(T* y, const T* a, const T* b, int64_t count) {
   const int64_t i = block() * kThreads + thread();
-  if (i < count) y[i] = static_cast<T>(load(a[i]) * load(b[i]));
+  if (i < count) y[i] = store<T>(load(a[i]) * load(b[i]));
 }
 
 template <class T>
 GPU_KERNEL void fill_kernel(T* y, const Compute<T>* value, int64_t count) {
   const int64_t i = block() * kThreads + thread();
-  if (i < count) y[i] = static_cast<T>(*value);
+  if (i < count) y[i] = store<T>(*value);
 }
 
 /// One block: the lanes of a sum are chains over all of it.
@@ -41,7 +37,7 @@ GPU_KERNEL void add_rows_kernel(AddRowsArgs<T> a) {
   if (c >= a.cols) return;
   for (int64_t i = 0; i < a.count; ++i) {
     T& into = a.into[a.rows[i] * a.cols + c];
-    into = static_cast<T>(load(into) + load(a.from[i * a.cols + c]));
+    into = store<T>(load(into) + load(a.from[i * a.cols + c]));
   }
 }
 

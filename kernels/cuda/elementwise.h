@@ -14,8 +14,10 @@ template <class Value, class Store>
 GPU_DEVICE void map_elements(int64_t count, Value value_at, Store store_at) {
   const int64_t first = block() * kElementsOfBlock + thread();
   decltype(value_at(int64_t{0})) values[kElementsEach];
+  GPU_UNROLL
   for (int e = 0; e < kElementsEach; ++e)
     if (first + e * kElementThreads < count) values[e] = value_at(first + e * kElementThreads);
+  GPU_UNROLL
   for (int e = 0; e < kElementsEach; ++e)
     if (first + e * kElementThreads < count) store_at(first + e * kElementThreads, values[e]);
 }

@@ -78,11 +78,13 @@ GPU_KERNEL void embedding_backward_kernel(EmbeddingBackwardArgs<T> a, const uint
   for (int64_t at = first; found == kAhead; at += kAhead) {
     Compute<T> values[kAhead];
     found = 0;
+    GPU_UNROLL
     for (int k = 0; k < kAhead; ++k) {
       const bool mine = at + k < a.rows && id_of(keys[at + k]) == id;
       if (mine) values[k] = load(a.dy[row_of(keys[at + k]) * a.cols + column]);
       found += mine ? 1 : 0;
     }
+    GPU_UNROLL
     for (int k = 0; k < kAhead; ++k)
       if (k < found) sum += values[k];
   }

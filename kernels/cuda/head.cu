@@ -56,9 +56,9 @@ GPU_DEVICE bool contains(const int32_t* ids, int64_t count, int64_t id) {
   return begin < count && ids[begin] == id;
 }
 
-/// The bits of cpu::log_sum_exp. The order of a maximum shows in the sign of zero alone, which no sum here sees.
+/// The order of a maximum shows in the sign of zero alone, which no sum here sees.
 template <class C>
-GPU_DEVICE C log_sum_exp(const Support<C>& values, C* tile) {
+GPU_DEVICE C row_log_sum_exp(const Support<C>& values, C* tile) {
   GPU_SHARED(C, part, kMaxWarps);
   C largest = -static_cast<C>(INFINITY);
   for (int64_t i = thread(); i < values.count; i += threads()) largest = values(i) > largest ? values(i) : largest;
@@ -66,6 +66,13 @@ GPU_DEVICE C log_sum_exp(const Support<C>& values, C* tile) {
   const C shift = std::isfinite(largest) ? largest : C{0};
   return shift + logarithm(sum_lanes(
                      values.count, [&](int64_t i) { return exponential(values(i) - shift); }, tile));
+}
+
+template <class C>
+GPU_KERNEL void log_sum_exp_kernel(C* lse, const C* values, int64_t cols) {
+  GPU_SHARED(C, tile, kTile);
+  const C sum = row_log_sum_exp(Support<C>{values + block() * cols, nullptr, cols}, tile);
+  if (thread() == 0) lse[block()] = sum;
 }
 
 template <class C>
@@ -88,7 +95,7 @@ GPU_KERNEL void head_row_kernel(HeadArgs<T> a, Compute<T>* logits, int64_t first
   C* z = logits + block() * a.vocabulary;
   const Support<C> support = support_of(a, row, z);
   const Range selected = list_of(a.selected, row);
-  const C lse = log_sum_exp(support, tile);
+  const C lse = row_log_sum_exp(support, tile);
   for (int64_t k = selected.begin + thread(); k < selected.end; k += threads()) a.log_p[k] = z[a.selected.ids[k]] - lse;
   if (thread() == 0 && a.lse != nullptr) a.lse[row] = lse;
   if (a.entropy != nullptr) {
@@ -100,7 +107,7 @@ GPU_KERNEL void head_row_kernel(HeadArgs<T> a, Compute<T>* logits, int64_t first
   for (int64_t k = selected.begin + thread(); k < selected.end; k += threads())
     z[a.selected.ids[k]] = -static_cast<C>(INFINITY);
   barrier();
-  const C outside = log_sum_exp(support, tile) - lse;
+  const C outside = row_log_sum_exp(support, tile) - lse;
   if (thread() == 0) a.log_outside[row] = outside;
 }
 
@@ -154,6 +161,13 @@ void for_each_chunk(const HeadArgs<T>& args, Body body) {
 }
 
 }  // namespace
+
+template <class C>
+void log_sum_exp(C* lse, const C* values, int64_t rows, int64_t cols) {
+  launch({"log_sum_exp", rows, row_threads(cols)}, log_sum_exp_kernel<C>, lse, values, cols);
+}
+template void log_sum_exp<float>(float*, const float*, int64_t, int64_t);
+template void log_sum_exp<double>(double*, const double*, int64_t, int64_t);
 
 template <class T>
 void head(const HeadArgs<T>& args) {

@@ -41,6 +41,8 @@ std::vector<DeviceCase> device_cases() {
   add_pointwise_cases(cases);
   add_convert_cases(cases);
   add_embedding_cases(cases);
+  add_cache_cases(cases);
+  add_sampling_cases(cases);
   return cases;
 }
 

@@ -43,24 +43,6 @@ void add_convert_case(std::vector<DeviceCase>& cases, const Source<From>& in) {
   cases.push_back({"convert", type, in.shape(), run, check});
 }
 
-/// Half a unit in the last place of a value, and of the smallest subnormal, of the formats that a cache may have.
-double format_rounding(Format format, double value) {
-  switch (format) {
-    case Format::fp64:
-      return 0x1p-53 * value;
-    case Format::fp32:
-      return 0x1p-24 * value + 0x1p-150;
-    case Format::bf16:
-      return 0x1p-8 * value + 0x1p-134;
-    case Format::fp16:
-      return 0x1p-11 * value + 0x1p-25;
-    case Format::e4m3:
-      return 0x1p-4 * value + 0x1p-10;
-    default:  // e5m2
-      return 0x1p-3 * value + 0x1p-17;
-  }
-}
-
 template <class T>
 void add_round_case(std::vector<DeviceCase>& cases, const Source<T>& in, Format format, double scale) {
   const auto run = [in, format, scale](const Device& device) {

@@ -254,6 +254,59 @@ void add_cases(std::vector<DeviceCase>& cases) {
   }
 }
 
+/// Rows of logits; special: infinities of both signs, NaN, -0 and huge numbers, and rows of -inf alone.
+template <class C>
+void add_log_sum_exp_cases(std::vector<DeviceCase>& cases) {
+  struct Shape {
+    int64_t rows, cols;
+    bool plain = true;
+  };
+  for (const Shape& s : {Shape{0, 5},
+                         {2, 0},
+                         {1, 1},
+                         {3, 15},
+                         {2, 17},
+                         {2, 127},
+                         {2, 129},
+                         {2, 1023},
+                         {1, 1024},
+                         {2, 1025},
+                         {13, 24, false}}) {
+    auto x = values<C>(s.rows * s.cols, 7, 9.0);
+    if (!s.plain) {
+      const C infinity = std::numeric_limits<C>::infinity();
+      const C special[] = {-infinity, std::numeric_limits<C>::quiet_NaN(), infinity, C{3e38f}, -C{0}, C{-3e38f}};
+      // Row 12 is of -inf alone; rows 0, 6: -inf among others; and so on.
+      for (int64_t r = 0; r < s.rows; ++r)
+        for (int64_t c = 0; c < s.cols; ++c)
+          if (r == 12 || c % 7 == r % 7) x[r * s.cols + c] = special[r == 12 ? 0 : r % 6];
+    }
+    const auto run = [=](const Device& device) {
+      const OnDevice<C> logits(device, x), lse(device, std::vector<C>(s.rows));
+      MOTLEY_DISPATCH(device, log_sum_exp, lse.data(), logits.data(), s.rows, s.cols);
+      device_synchronize(device);
+      return Outputs{lse.output("lse")};
+    };
+    const auto check = [=](const Outputs& outputs) {
+      const auto lse = elements<C>(outputs[0]);
+      std::string wrong;
+      for (int64_t r = 0; s.plain && r < s.rows && wrong.empty(); ++r) {
+        double largest = -std::numeric_limits<double>::infinity(), sum = 0;
+        for (int64_t c = 0; c < s.cols; ++c) largest = std::max<double>(largest, x[r * s.cols + c]);
+        for (int64_t c = 0; c < s.cols; ++c) sum += std::exp(x[r * s.cols + c] - largest);
+        const double want = s.cols == 0 ? largest : largest + std::log(sum);
+        // A lane adds an element in sixteen, the reference all; exponential and logarithm add four.
+        const double steps = static_cast<double>(dtype_of<C>() == DType::f64 ? s.cols : s.cols / 16) + 12;
+        wrong += beyond("lse", r, lse[r], want, steps * unit<C>() * (1 + std::fabs(want)));
+      }
+      return wrong;
+    };
+    const std::string shape =
+        "[" + std::to_string(s.rows) + ", " + std::to_string(s.cols) + "]" + (s.plain ? "" : " special");
+    cases.push_back({"log_sum_exp", dtype_name(dtype_of<C>()), shape, run, check});
+  }
+}
+
 }  // namespace
 
 void add_head_cases(std::vector<DeviceCase>& cases) {
@@ -261,6 +314,8 @@ void add_head_cases(std::vector<DeviceCase>& cases) {
   add_cases<double>(cases);
   add_cases<bf16>(cases);
   add_cases<fp16>(cases);
+  add_log_sum_exp_cases<float>(cases);
+  add_log_sum_exp_cases<double>(cases);
   add_case(cases, HeadInputs<float>(514, 3, 5, false, true));  // more rows than one chunk
 }
 

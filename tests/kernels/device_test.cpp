@@ -10,6 +10,7 @@
 #include <stdexcept>
 
 #include "kernels/arrays.h"
+#include "kernels/attention.h"
 #include "kernels/device_memory.h"
 #include "kernels/emulator/emulator.h"
 #include "kernels/head.h"
@@ -17,6 +18,7 @@
 #include "kernels/norm.h"
 #include "kernels/pointwise.h"
 #include "kernels/quantize_device.h"
+#include "kernels/sampling.h"
 #include "tests/kernels/device_cases.h"
 
 namespace motley::kernels {
@@ -133,6 +135,11 @@ TEST_CASE("a build without CUDA says so") {
   CHECK_THROWS_WITH(cuda::head_backward(HeadBackwardArgs<fp16>{}), says);
   CHECK_THROWS_WITH(cuda::matmul(MatmulArgs{}), says);
   CHECK_THROWS_WITH(cuda::matmul_units(MatmulArgs{}), says);
+  CHECK_THROWS_WITH(cuda::log_sum_exp<float>(nullptr, nullptr, 0, 0), says);
+  CHECK_THROWS_WITH(cuda::log_sum_exp<double>(nullptr, nullptr, 0, 0), says);
+  CHECK_THROWS_WITH(cuda::cache_write(CacheWriteArgs<bf16>{}), says);
+  CHECK_THROWS_WITH(cuda::draw_token(DrawTokenArgs{}), says);
+  CHECK_THROWS_WITH(cuda::most_probable(MostProbableArgs{}), says);
   CHECK_THROWS_WITH(cuda::silu_mul(SiluMulArgs<float>{}), says);
   CHECK_THROWS_WITH(cuda::silu_mul_backward(SiluMulBackwardArgs<float>{}), says);
   CHECK_THROWS_WITH(cuda::rope(RopeArgs<bf16>{}), says);

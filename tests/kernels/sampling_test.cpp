@@ -8,8 +8,7 @@
 
 #include "kernels/cpu/matmul_inner.h"
 #include "kernels/head.h"
-#include "kernels/math.h"
-#include "tests/kernels/values.h"
+#include "tests/kernels/sampling_reference.h"
 
 namespace motley::kernels {
 namespace {
@@ -21,69 +20,10 @@ Draw draw(const std::vector<float>& logits, const SamplingRule& rule, double uni
   return cpu::draw_token(logits.data(), static_cast<int64_t>(logits.size()), rule, uniform, scaled);
 }
 
-/// The candidate set by full sorting.
-std::vector<int32_t> naive_candidates(const std::vector<float>& logits, const SamplingRule& rule) {
-  std::vector<float> z;
-  for (const float x : logits) z.push_back(x / static_cast<float>(rule.temperature));
-  std::vector<int32_t> ids(z.size());
-  std::iota(ids.begin(), ids.end(), 0);
-  if (rule.top_p < 1.0 || rule.top_k > 0) std::erase_if(ids, [&](int32_t id) { return z[id] == -kInf; });
-  std::stable_sort(ids.begin(), ids.end(), [&](int32_t a, int32_t b) { return z[a] > z[b]; });
-  if (rule.top_k > 0 && rule.top_k < static_cast<int32_t>(ids.size())) ids.resize(static_cast<size_t>(rule.top_k));
-  const float largest = z[ids[0]];
-  double total = 0, mass = 0;
-  auto ascending = ids;
-  std::sort(ascending.begin(), ascending.end());
-  for (const int32_t id : ascending) total += exponential(z[id] - largest);
-  size_t keep = 0;
-  while (keep < ids.size() && (mass < rule.top_p * total || rule.top_p >= 1))
-    mass += exponential(z[ids[keep++]] - largest);
-  ids.resize(keep);
-  std::sort(ids.begin(), ids.end());
-  return ids;
-}
-
-/// The draw by plain loops in ascending order, without blocks, lanes or lists.
-Draw naive_draw(const std::vector<float>& logits, const SamplingRule& rule, double uniform) {
-  Draw draw;
-  std::vector<float> z;
-  for (const float x : logits) z.push_back(x / static_cast<float>(rule.temperature));
-  std::vector<int32_t> ids = naive_candidates(logits, rule);
-  if (rule.top_p < 1.0 || rule.top_k > 0) draw.candidates = ids;
-  std::vector<float> values;
-  for (const int32_t id : ids) values.push_back(z[static_cast<size_t>(id)]);
-  const float lse = cpu::log_sum_exp(values.data(), static_cast<int64_t>(values.size()));
-  const float largest = *std::max_element(values.begin(), values.end());
-  double total = 0, sum = 0;
-  for (const float value : values) total += exponential(value - largest);
-  for (size_t i = 0; i < values.size() && sum <= uniform * total; ++i) {
-    const float e = exponential(values[i] - largest);
-    if (e == 0.0f) continue;
-    sum += e;
-    draw.id = ids[i];
-    draw.log_q = values[i] - lse;
-  }
-  return draw;
-}
-
 void require_same(const Draw& a, const Draw& b) {
   REQUIRE(a.id == b.id);
   REQUIRE(std::bit_cast<uint32_t>(a.log_q) == std::bit_cast<uint32_t>(b.log_q));
   REQUIRE(a.candidates == b.candidates);
-}
-
-/// Rows of many shapes: uniform, peaked (a power law in shuffled places), two far levels, equal, huge steps.
-std::vector<float> row_of_kind(int kind, int64_t vocabulary, uint64_t seed) {
-  auto row = values<float>(vocabulary, seed, kind == 0 ? 3.0 : 0.1);
-  for (int64_t v = 0; v < vocabulary; ++v) {
-    float& x = row[static_cast<size_t>(v)];
-    if (kind == 1) x -= 2.2f * std::log(1.0f + static_cast<float>(v * 7919 % vocabulary));
-    if (kind == 2) x += v % 1000 == 7 ? 30.0f : 0.0f;
-    if (kind == 3) x = 1.5f;
-    if (kind == 4) x = std::ldexp(x, static_cast<int>(v % 60) - 30);
-    if (kind == 5 && v % 3 != 0) x = -kInf;
-  }
-  return row;
 }
 
 }  // namespace
@@ -92,7 +32,7 @@ TEST_CASE("draws are those of plain loops, bit for bit, on every instruction set
   for (int set = 0; set < cpu::instruction_sets(); ++set) {
     cpu::use_instruction_set(set);
     for (const int64_t vocabulary : {1, 15, 17, 128, 129, 1023, 1024, 1025, 5000, 40001}) {
-      for (int kind = 0; kind < 6; ++kind) {
+      for (int kind = 0; kind < kRowKinds; ++kind) {
         INFO("set " << set << ", vocabulary " << vocabulary << ", kind " << kind);
         const auto logits = row_of_kind(kind, vocabulary, 11 + static_cast<uint64_t>(kind));
         for (const SamplingRule rule :
@@ -109,11 +49,11 @@ TEST_CASE("draws are those of plain loops, bit for bit, on every instruction set
 
 TEST_CASE("the most probable ids are those of full sorting") {
   for (const int64_t vocabulary : {1, 20, 128, 129, 3000, 40001}) {
-    for (int kind = 0; kind < 6; ++kind) {
+    for (int kind = 0; kind < kRowKinds; ++kind) {
       const auto z = row_of_kind(kind, vocabulary, 31);
       std::vector<int32_t> sorted(z.size());
       std::iota(sorted.begin(), sorted.end(), 0);
-      std::stable_sort(sorted.begin(), sorted.end(), [&](int32_t a, int32_t b) { return z[a] > z[b]; });
+      sorted = naive_most_probable(z, sorted, sorted.size());
       for (const int64_t k : {int64_t{1}, int64_t{2}, int64_t{100}, vocabulary - 1, vocabulary, vocabulary + 5}) {
         if (k < 1) continue;
         std::vector<int32_t> expected(sorted.begin(), sorted.begin() + std::min(k, vocabulary));
@@ -246,6 +186,33 @@ TEST_CASE("-inf is never drawn; NaN, +inf and no finite logit are refused") {
     CHECK_THROWS_AS(draw({-kInf, -kInf}, {.temperature = temperature}, 0.5), std::runtime_error);
     CHECK_THROWS_AS(draw({}, {.temperature = temperature}, 0.5), std::runtime_error);
   }
+}
+
+TEST_CASE("masses are exact sums: rounded to 2^-42, between nothing and one, and never short of their target") {
+  const double unit = 0x1p-42;
+  for (const float e : {0.0f, 0x1p-149f, 0x1p-43f, 0x1.000002p-43f, 0x1.8p-42f, 0.3f, 0.999f, 1.0f}) {
+    CHECK(std::fabs(static_cast<double>(mass_of(e)) * unit - static_cast<double>(e)) <= unit / 2);
+    CHECK(mass_of(e) >= 0);
+  }
+  CHECK(mass_of(1.0f) == int64_t{1} << 42);
+  CHECK(mass_of(0x1p-43f) == 0);  // a tie, to even
+  CHECK(mass_of(0x1.000002p-43f) == 1);
+  const int64_t most = kMostSampledIds * mass_of(1.0f);
+  for (const int64_t total : {int64_t{1}, int64_t{2}, int64_t{1000}, mass_of(0.7f), most - 1, most}) {
+    for (const double share : {1e-300, 0.25, 0.999999, 1.0}) {
+      CHECK(mass_to_reach(share, total) >= 1);
+      CHECK(mass_to_reach(share, total) <= total);
+    }
+    for (const double uniform : {0x1p-53, 0.25, 1.0 - 0x1p-53}) {
+      CHECK(mass_to_exceed(uniform, total) >= 0);
+      CHECK(mass_to_exceed(uniform, total) < total);
+    }
+  }
+  CHECK(mass_to_reach(0.5, 1000) == 500);
+  CHECK(mass_to_reach(0.5001, 1000) == 501);
+  CHECK(mass_to_exceed(0.5, 1000) == 500);
+  const std::vector<float> many(static_cast<size_t>(kMostSampledIds) + 1);
+  CHECK_THROWS_WITH(draw(many, {}, 0.5), "draw_token: a vocabulary of 1048577 ids; at most 1048576 can be drawn from");
 }
 
 TEST_CASE("scaled ends as the logits divided by the temperature") {

@@ -67,6 +67,24 @@ double rounding(double value) {
   return unit<T>() * std::fabs(value) + subnormal;
 }
 
+/// Half a unit in the last place of a value, and of the smallest subnormal, of the formats that a cache may have.
+inline double format_rounding(Format format, double value) {
+  switch (format) {
+    case Format::fp64:
+      return 0x1p-53 * value;
+    case Format::fp32:
+      return 0x1p-24 * value + 0x1p-150;
+    case Format::bf16:
+      return 0x1p-8 * value + 0x1p-134;
+    case Format::fp16:
+      return 0x1p-11 * value + 0x1p-25;
+    case Format::e4m3:
+      return 0x1p-4 * value + 0x1p-10;
+    default:  // e5m2
+      return 0x1p-3 * value + 0x1p-17;
+  }
+}
+
 /// The smallest subnormal of a storage type.
 template <class T>
 double smallest() {

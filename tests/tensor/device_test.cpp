@@ -16,20 +16,8 @@ namespace {
 const Device kCpu{}, kEmulated{kernels::DeviceKind::emulated, 0};
 const DType kTypes[] = {DType::f64, DType::f32, DType::bf16, DType::f16};
 
-/// Gradients of half-precision leaves are converted, which only the CPU does so far.
-const DType kOnDevices[] = {DType::f64, DType::f32};
 /// Ops whose kernels only the CPU has so far.
-const std::set<std::string> kCpuOnly{"add",
-                                     "square",
-                                     "sum",
-                                     "slice",
-                                     "silu_mul",
-                                     "embedding",
-                                     "gated_linear_added",
-                                     "gather_rows",
-                                     "rope",
-                                     "attention",
-                                     "attention of one head"};
+const std::set<std::string> kCpuOnly{"attention", "attention of one head"};
 
 std::vector<OpCase> all_cases() {
   std::vector<OpCase> cases = op_cases();
@@ -62,7 +50,7 @@ std::vector<uint64_t> run_on(const Device& device, const OpCase& each, DType dty
 
 TEST_CASE("every op has the CPU's bits on the emulated device") {
   for (const OpCase& each : all_cases()) {
-    for (const DType dtype : kOnDevices) {
+    for (const DType dtype : kTypes) {
       INFO(each.name << " in " << kernels::dtype_name(dtype));
       if (kCpuOnly.contains(each.name)) {
         CHECK_THROWS_WITH(run_on(kEmulated, each, dtype), Contains("has no kernel on emulated yet"));
