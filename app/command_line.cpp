@@ -32,6 +32,17 @@ struct CommandLine {
   std::function<int()> command;
 };
 
+/// CLI::Range lets NaN through, which is neither below nor above anything.
+CLI::Validator number_between(double low, double high) {
+  const auto check = [low, high](const std::string& text) {
+    double value = 0.0;
+    const bool inside = CLI::detail::lexical_cast(text, value) && value >= low && value <= high;
+    return inside ? std::string() : fmt::format("Value {} not in range {} to {}", text, low, high);
+  };
+  return CLI::Validator([check](std::string& text) { return check(text); },
+                        fmt::format("FLOAT in [{} - {}]", low, high));
+}
+
 CLI::Option* repeated(CLI::Option* option) { return option->take_all()->allow_extra_args(false); }
 
 void add_run(CLI::App& app, CommandLine& line) {
@@ -50,9 +61,11 @@ void add_run(CLI::App& app, CommandLine& line) {
 
 void add_sampling(CLI::App* command, std::string& profile, double& temperature, double& top_p, uint64_t& seed) {
   command->add_option("--profile", profile, "numeric profile (motley list profiles)")->capture_default_str();
-  command->add_option("--temperature", temperature, "0: greedy")->check(CLI::Range(0.0, 100.0))->capture_default_str();
+  command->add_option("--temperature", temperature, "0: greedy")
+      ->check(number_between(0.0, 100.0))
+      ->capture_default_str();
   command->add_option("--top-p", top_p, "smallest set of tokens with this much probability; 1: all")
-      ->check(CLI::Range(1e-9, 1.0))
+      ->check(number_between(1e-9, 1.0))
       ->capture_default_str();
   command->add_option("--seed", seed, "of the random numbers")
       ->check(CLI::Range(uint64_t{0}, kMaxSeed))
@@ -123,7 +136,9 @@ void add_mismatch(CLI::App& app, CommandLine& line) {
       ->check(CLI::Range(1, 1000000))
       ->capture_default_str();
   command->add_flag("--run-on", a.run_on, "responses do not stop at the end token, but have their full length");
-  command->add_option("--temperature", a.temperature, "of both")->check(CLI::Range(1e-3, 100.0))->capture_default_str();
+  command->add_option("--temperature", a.temperature, "of both")
+      ->check(number_between(1e-3, 100.0))
+      ->capture_default_str();
   command->add_option("--seed", a.seed, "of the random numbers")
       ->check(CLI::Range(uint64_t{0}, kMaxSeed))
       ->capture_default_str();
@@ -181,7 +196,7 @@ void add_audit(CLI::App& app, CommandLine& line) {
   command->add_option("--length", a.length, "most tokens of a sequence; default: 4")->check(CLI::Range(1, 16));
   command->add_flag("--no-end", a.no_end, "no end token: all sequences are of one length");
   command->add_option("--baseline", a.baseline, "of the advantage; default: the sampler's expected reward")
-      ->check(CLI::Range(-1e6, 1e6));
+      ->check(number_between(-1e6, 1e6));
   command->add_option("--record-top-k", a.record_top_k, "ids that a top-K record lists; default: all")
       ->check(CLI::Range(1, 16));
   command->add_option("--steps-since-old", a.steps_since_old, "optimizer steps since pi_old, so that clips bind")

@@ -335,6 +335,8 @@ TEST_CASE("audit: a wrong problem or option is refused with what is wrong and wh
   refused({"--correction", "tis", "--set", "tis.cap=x"}, "tis.cap");
   refused({"--correction", "tis", "--set", "tis.cap=-1"}, "tis.cap");
   refused({"--correction", "tis", "--set", "tis.cap"}, "KEY=VALUE");
+  refused({"--correction", "tis", "--set", "tis.cap=nan"}, "tis.cap");
+  refused({"--baseline", "nan"}, "--baseline: Value nan not in range");
   refused({"--mismatch", "nvfp5"}, "nvfp4");
   refused({"--mismatch", "stale=17"}, "0 to 16");
   refused({"--mismatch", "stale=2+stale=3"}, "twice");

@@ -77,6 +77,13 @@ TEST_CASE("a wrong command line ends with exit code 2 and one message") {
   require_refused(motley(folder, {"generate", "none", "--prompt", "1", "--profile", "bf17"}), "did you mean 'bf16'?");
   require_refused(motley(folder, {"generate", "none"}), "--prompt is required");
   require_refused(motley(folder, {"generate", "none", "--prompt", "1", "--top-p", "2"}), "--top-p");
+  for (const char* option : {"--temperature", "--top-p"}) {
+    for (const char* value : {"nan", "NAN", "inf", "-1", "1e9", "x"}) {
+      CAPTURE(option, value);
+      require_refused(motley(folder, {"generate", "none", "--prompt", "1", option, value}), option);
+      require_refused(motley(folder, {"eval", "none", "--task", "arithmetic", option, value}), option);
+    }
+  }
   require_refused(motley(folder, {"eval", "none", "--task", "arithmetc"}), "did you mean 'arithmetic'?");
   require_refused(motley(folder, {"eval", "none", "--task", "arithmetic", "--k", "1,8", "--samples", "2"}), "pass@8");
 }

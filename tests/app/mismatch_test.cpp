@@ -163,7 +163,7 @@ TEST_CASE("mismatch: wrong input is refused with its place") {
   refused({"--prompts", "absent.jsonl"}, "absent.jsonl: error: cannot be read");
   refused({"--attribution", "all"}, "--attribution");
   refused({"--temperature", "0"}, "--temperature");
-  refused({"--temperature", "nan"}, "the temperature must be above 0");
+  refused({"--temperature", "nan"}, "--temperature: Value nan not in range 0.001 to 100");
   refused({"--length", "0"}, "--length");
   refused({"--responses", "-1"}, "--responses");
   refused({"--sampler-tile", "-2"}, "--sampler-tile");
