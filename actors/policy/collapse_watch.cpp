@@ -14,6 +14,7 @@ namespace {
 constexpr double kNone = -1.0;  // of numbers that are never negative
 constexpr double kLowestLevel = 1e-6;
 constexpr double kStandardErrors = 4.0;
+constexpr int64_t kLeastRows = 4;
 
 struct Watched {
   const char *name, *metric;
@@ -77,18 +78,24 @@ void CollapseWatch::remember(Memory& memory, double value) const {
 
 std::string CollapseWatch::reward(Memory& memory, double value) const {
   remember(memory, value);
-  if (!full(memory)) return "";
-  auto& [best, best_error, known] = memory.numbers;
+  // A run may fall before it has filled a window: its first rows count as soon as there are enough for a spread.
+  const int64_t enough = std::min(options_.window, std::max(kLeastRows, options_.window / 4));
+  const auto count = static_cast<int64_t>(memory.window.size());
+  if (count < enough) return "";
+  auto& [best, best_error, best_count] = memory.numbers;
   const double now = mean(memory.window), error = error_squared(memory.window);
-  if (known == kNone || now >= best) {
+  if (best_count == kNone || now >= best) {
     best = now;
     best_error = error;
-    known = 1.0;
+    best_count = static_cast<double>(count);
     return "";
   }
+  // A few rows may be alike by chance: then the present ones' spread stands for theirs.
+  const bool few = best_count >= static_cast<double>(kLeastRows) && best_count < static_cast<double>(options_.window);
+  const double error_of_best = few ? std::max(best_error, error * static_cast<double>(count) / best_count) : best_error;
   const double fall = best - now;
   const bool falling = fall > options_.reward_drop * std::abs(best) &&
-                       fall * fall > kStandardErrors * kStandardErrors * (best_error + error);
+                       fall * fall > kStandardErrors * kStandardErrors * (error_of_best + error);
   return falling ? "reward/mean fell from " + text(best) + " at best to " + text(now) : "";
 }
 

@@ -34,7 +34,8 @@ struct Alarm {
 
 /// In terms of the last `window` rows that have the metric, w:
 ///   reward      mean of reward/mean below its best mean over any w rows in a row, by reward_drop of that and by four
-///               standard errors of the difference (from the spread inside the two windows)
+///               standard errors of the difference (from the spread inside the two windows). While there are fewer rows
+///               than w, all of them are the window, from a quarter of w (and four rows) on
 ///   kl          median of kl/k3 above kl_factor x its level: its median when staleness/max had set no new record for w
 ///               rows, after the learning rate's warm-up. A level below 1e-6 counts as that.
 ///   format_error  mean of episode/format_error above format_error_share, once it has been at or below it

@@ -88,6 +88,31 @@ TEST_CASE("reward: a fall within its noise, a small one, or from a negative best
   CHECK(history(200, [](uint64_t u, auto& row) { row["reward/mean"] = u > 100 ? -1.3 : -1.0; }).size() == 1);
 }
 
+TEST_CASE("reward: a collapse before the first window is full is one too, and a start is none") {
+  for (const uint64_t from : {6u, 9u, 15u, 19u}) {
+    CAPTURE(from);
+    const auto fall = [&](uint64_t u, algos::Metrics& row) { row["reward/mean"] *= u > from ? 0.2 : 1.0; };
+    const std::vector<Raised> raised = history(150, fall);
+    REQUIRE(raised.size() == 1);
+    CHECK(raised[0].alarm.name == "reward");
+    CHECK(raised[0].update > from);
+    CHECK(raised[0].update <= from + 20);
+  }
+  CHECK(history(60, [](uint64_t u, auto& row) { row["reward/mean"] *= u > 9 ? 0.8 : 1.0; }).empty());
+  CHECK(history(60, [](uint64_t u, auto& row) {
+          row["reward/mean"] = std::min(0.05 * static_cast<double>(u), 0.5);
+        }).empty());
+  // Rewards of single episodes: the first few are all 1 in one run of thirty.
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    CAPTURE(seed);
+    const auto coin = [&](uint64_t update, algos::Metrics& row) {
+      kernels::RandomStream random({seed, kernels::Purpose::data, update, 1});
+      row["reward/mean"] = random.below(2) == 0 ? 1.0 : 0.0;
+    };
+    CHECK(history(40, coin).empty());
+  }
+}
+
 TEST_CASE("kl: three times its level, which is taken at full age") {
   const auto rise = [](double factor) {
     return [factor](uint64_t update, algos::Metrics& row) {
