@@ -129,19 +129,32 @@ TEST_CASE("minirl weights by the sampler's ratio and masks by the step's") {
 
 TEST_CASE("m2po masks the largest moments of the whole step, in any order of the tokens") {
   // (log r)^2: 0.01, 0.09, 0.0001, 0.25; kept means 0.0001, 0.00505, 0.0334, 0.0875
-  const std::vector<LogProbs> tokens{{0.1, 0.0, 0.0}, {-0.3, 0.0, 0.0}, {0.01, 0.0, 0.0}, {0.5, 0.0, 0.0}};
+  const std::vector<LogProbs> tokens{{0.1, 0.0, 0.0}, {-0.3, 0.0, 0.0}, {0.01, 0.0, 0.0}, {-0.5, 0.0, 0.0}};
   DrawnTokens batch;
-  batch.add(1.0, {tokens[0], tokens[1]}).add(-1.0, {tokens[2]}).add(0.0, {tokens[3]});
-  CHECK_THAT(batch.weights("m2po"), Approx(Weights{std::exp(0.1), std::exp(-0.3), std::exp(0.01), 0.0}));
+  batch.add(1.0, {tokens[0], tokens[2]}).add(-1.0, {tokens[1], tokens[3]});
+  CHECK_THAT(batch.weights("m2po"), Approx(Weights{std::exp(0.1), std::exp(0.01), std::exp(-0.3), 0.0}));
   CHECK(batch.coefficients("m2po").masked == std::vector<uint8_t>{0, 0, 0, 1});
   CHECK_THAT(batch.weights("m2po", {{"m2po.threshold", 0.01}}),
-             Approx(Weights{std::exp(0.1), 0.0, std::exp(0.01), 0.0}));
+             Approx(Weights{std::exp(0.1), std::exp(0.01), 0.0, 0.0}));
   CHECK(batch.coefficients("m2po", {{"m2po.threshold", 0.1}}).masked == std::vector<uint8_t>{0, 0, 0, 0});
   CHECK(batch.coefficients("m2po", {{"m2po.threshold", 5e-5}}).masked == std::vector<uint8_t>{1, 1, 1, 1});
   // Equal moments at the cut go together.
-  const DrawnTokens equal = DrawnTokens().add(1.0, {{0.3, 0.0, 0.0}, {0.0, 0.0, 0.0}, {-0.3, 0.0, 0.0}});
+  DrawnTokens equal;
+  equal.add(1.0, {{0.3, 0.0, 0.0}, {1e-9, 0.0, 0.0}}).add(-1.0, {{-0.3, 0.0, 0.0}});
   CHECK(equal.coefficients("m2po", {{"m2po.threshold", 0.05}}).masked == std::vector<uint8_t>{1, 0, 1});
-  CHECK(weight_of("m2po", {-kInfinity, -1.0, 0.0}, 1.0) == 0.0);
+  CHECK(weight_of("m2po", {-kInfinity, -1.0, 0.0}, -1.0) == 0.0);
+}
+
+TEST_CASE("m2po looks at tokens alone whose update leads away from the sampler") {
+  // One that leads away, by 0.25; among a thousand others it would be below any mean.
+  DrawnTokens batch;
+  batch.add(1.0, {{0.5, 0.0, 0.0}}).add(0.0, {{0.5, 0.0, 0.0}, {-9.0, 0.0, 0.0}});
+  for (int i = 0; i < 1000; ++i) batch.add(1.0, {{-0.01, 0.0, 0.0}});
+  batch.add(1.0, {{-3.0, 0.0, 0.0}}).add(-1.0, {{3.0, 0.0, 0.0}}).add(1.0, {{0.0, 0.0, 0.0}});
+  const Coefficients out = batch.coefficients("m2po");
+  CHECK(out.masked.front() == 1);
+  CHECK(std::count(out.masked.begin(), out.masked.end(), 1) == 1);
+  CHECK(weight_of("m2po", {-kInfinity, -1.0, 0.0}, 1.0) == kLowest);
 }
 
 TEST_CASE("ais mixes by the step's own diagnostics") {

@@ -89,12 +89,16 @@ inline Scalar anchored(const Term& term, const Settings& s) {
   return s.texts.at("anchor") == "sampler" ? term.ratio() : term.stale_ratio();
 }
 
-/// M2PO (arXiv 2510.01161): the tokens with the largest (log r)^2 are dropped until the mean of the rest is at most the
-/// threshold.
+/// M2PO (arXiv 2510.01161): of the tokens that PPO's clip may cut, those with the largest (log r)^2 are dropped until
+/// the mean of the rest is at most the threshold.
 inline Surrogates m2po(const Terms& terms, const Settings& s) {
+  const auto constrained = [](const Term& term) {
+    return term.advantage() > 0.0 ? term.ratio().value > 1.0 : term.advantage() < 0.0 && term.ratio().value < 1.0;
+  };
   std::vector<double> kept;
   for (const Sequence& sequence : terms)
-    for (const Term& term : sequence) kept.push_back(std::pow(std::log(term.ratio().value), 2));
+    for (const Term& term : sequence)
+      if (constrained(term)) kept.push_back(std::pow(std::log(term.ratio().value), 2));
   std::sort(kept.begin(), kept.end());
   while (!kept.empty() &&
          std::accumulate(kept.begin(), kept.end(), 0.0) > s("threshold") * static_cast<double>(kept.size()))
@@ -102,7 +106,7 @@ inline Surrogates m2po(const Terms& terms, const Settings& s) {
   const double largest = kept.empty() ? -1.0 : kept.back();
   return weighted(terms, [&](const Sequence&, const Term& term, size_t) {
     const double r = term.ratio().value;
-    return std::pow(std::log(r), 2) <= largest ? r : 0.0;
+    return !constrained(term) || std::pow(std::log(r), 2) <= largest ? r : 0.0;
   });
 }
 
