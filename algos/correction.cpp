@@ -49,10 +49,6 @@ void check_centering(std::string_view sum, const CorrectionInfo& centering, cons
 
 }  // namespace
 
-void Correction::restore(const std::string& state) {
-  if (!state.empty()) throw std::invalid_argument("the state of a correction that keeps none is not empty");
-}
-
 std::string ParameterInfo::allowed() const {
   if (std::holds_alternative<std::string>(default_value)) {
     std::string list;

@@ -94,10 +94,6 @@ class Correction {
   virtual bool uses_sampler() const { return true; }
   /// Pure: no tensors, and the state is only read.
   virtual void coefficients(const CorrectionBatch& batch, Coefficients& out) const = 0;
-  /// Moving quantities, for checkpoints; empty: there are none. restore(state()) changes nothing.
-  virtual std::string state() const { return {}; }
-  /// Throws std::invalid_argument for text that state() does not write.
-  virtual void restore(const std::string& state);
 };
 
 class RatioRule;

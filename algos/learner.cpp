@@ -234,12 +234,9 @@ Metrics Learner::supervised_step(const std::vector<Demonstration>& batch) { retu
 int64_t Learner::steps() const { return state_->steps; }
 void Learner::set_steps(int64_t steps) { state_->steps = steps; }
 void Learner::set_reference(std::shared_ptr<const Parameters> reference) { state_->reference = std::move(reference); }
-std::map<std::string, std::string> Learner::state() const {
-  return {{"baseline", state_->baseline.state()}, {"correction", state_->correction->state()}};
-}
+std::map<std::string, std::string> Learner::state() const { return {{"baseline", state_->baseline.state()}}; }
 void Learner::restore(const std::map<std::string, std::string>& state) {
   if (const auto found = state.find("baseline"); found != state.end()) state_->baseline.restore(found->second);
-  if (const auto found = state.find("correction"); found != state.end()) state_->correction->restore(found->second);
 }
 AdamW& Learner::optimizer() { return state_->optimizer; }
 const LearnerConfig& Learner::config() const { return state_->config; }

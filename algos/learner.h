@@ -71,8 +71,8 @@ class Learner {
   int64_t steps() const;          // batches stepped so far: the weight version
   void set_steps(int64_t steps);  // on resume
   AdamW& optimizer();
-  /// What a resume needs besides weights, optimizer and steps: the moving baseline, the correction's state; by name.
-  /// restore throws std::invalid_argument for text that state() does not write; what is absent stays as it is.
+  /// What a resume needs besides weights, optimizer and steps: the moving baseline; by name. restore throws
+  /// std::invalid_argument for text that state() does not write; what is absent stays as it is.
   std::map<std::string, std::string> state() const;
   void restore(const std::map<std::string, std::string>& state);
   const LearnerConfig& config() const;

@@ -25,44 +25,34 @@ TrainingBatch::TrainingBatch(std::span<const Trajectory> all, SampleSelection ch
 }
 
 void CorrectionInput::append(const MicroBatch& micro, const Scored& scored) {
-  const auto entries = static_cast<int64_t>(log_p_.size());
-  offsets_.pop_back();  // the end so far is where the next token begins
-  extend(offsets_, micro.offsets, entries);
-  extend(sampled_, micro.sampled, entries);
-  extend(sequence_, micro.sequence, sequences_);
+  const auto entries = static_cast<int64_t>(arrays_.entries());
+  arrays_.offsets.pop_back();  // the end so far is where the next token begins
+  extend(arrays_.offsets, micro.offsets, entries);
+  extend(arrays_.sampled, micro.sampled, entries);
+  extend(arrays_.sequence, micro.sequence, sequences_);
   sequences_ += static_cast<int64_t>(micro.samples.size());
-  extend(log_p_, scored.log_p);
-  extend(log_q_, micro.log_q);
-  extend(in_record_, micro.in_record);
-  extend(log_p_tail_, tails_outside_records(micro, scored.log_p, scored.log_outside));
-  extend(log_q_tail_, micro.log_q_tail);
-  extend(advantage_, micro.advantage);
-  extend(staleness_, micro.staleness);
-  for (size_t t = 0; t < micro.tokens(); ++t) sampler_group_.push_back(batch_.sampler_group[micro.sample_of(t)]);
+  extend(arrays_.log_p, scored.log_p);
+  extend(arrays_.log_q, micro.log_q);
+  extend(arrays_.in_record, micro.in_record);
+  extend(arrays_.log_p_tail, tails_outside_records(micro, scored.log_p, scored.log_outside));
+  extend(arrays_.log_q_tail, micro.log_q_tail);
+  extend(arrays_.advantage, micro.advantage);
+  extend(arrays_.staleness, micro.staleness);
+  for (size_t t = 0; t < micro.tokens(); ++t) arrays_.sampler_group.push_back(batch_.sampler_group[micro.sample_of(t)]);
   if (!with_old_) return;
   for (size_t t = 0, place = 0; t < micro.tokens(); ++t) {
     place = micro.begins_sample(t) ? 0 : place + 1;
-    log_p_old_.push_back(batch_.steps_taken == 0 ? scored.log_p[static_cast<size_t>(micro.sampled[t])]
-                                                 : batch_.log_p_old[micro.sample_of(t)].at(place));
+    arrays_.log_p_old.push_back(batch_.steps_taken == 0 ? scored.log_p[static_cast<size_t>(micro.sampled[t])]
+                                                        : batch_.log_p_old[micro.sample_of(t)].at(place));
   }
 }
 
 CorrectionBatch CorrectionInput::view() const {
-  return {.offsets = offsets_,
-          .sampled = sampled_,
-          .log_p = log_p_,
-          .log_q = log_q_,
-          .in_record = in_record_,
-          .log_p_tail = log_p_tail_,
-          .log_q_tail = log_q_tail_,
-          .log_p_old = log_p_old_,
-          .advantage = advantage_,
-          .sequence = sequence_,
-          .sampler_group = sampler_group_,
-          .group_names = batch_.group_names,
-          .staleness = staleness_,
-          .steps_since_old = batch_.steps_taken,
-          .steps_per_batch = batch_.steps_planned};
+  CorrectionBatch batch = arrays_.view();
+  batch.group_names = batch_.group_names;
+  batch.steps_since_old = batch_.steps_taken;
+  batch.steps_per_batch = batch_.steps_planned;
+  return batch;
 }
 
 }  // namespace motley::algos

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "algos/batch_layout.h"
-#include "algos/correction.h"
+#include "algos/correction_arrays.h"
 #include "algos/sample_selection.h"
 #include "algos/trainer_pass.h"
 
@@ -38,9 +38,7 @@ class CorrectionInput {
   const TrainingBatch& batch_;
   bool with_old_;
   int64_t sequences_ = 0;
-  std::vector<int64_t> offsets_{0}, sampled_, sequence_, sampler_group_, staleness_;
-  std::vector<double> log_p_, log_q_, log_p_tail_, log_q_tail_, log_p_old_, advantage_;
-  std::vector<uint8_t> in_record_;
+  CorrectionArrays arrays_;
 };
 
 }  // namespace motley::algos

@@ -1,4 +1,4 @@
-// The learner's small state (moving baseline, the correction's moving quantities) among the texts of a checkpoint.
+// The learner's small state (the moving baseline) among the texts of a checkpoint.
 #pragma once
 
 #include <map>

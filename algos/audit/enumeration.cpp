@@ -112,37 +112,27 @@ LaidOut::LaidOut(const Enumeration& all, std::span<const size_t> sequences, std:
     const Tree::Sequence& sequence = all.problem().tree.sequences()[sequences[i]];
     for (size_t t = 0; t < sequence.tokens.size(); ++t) {
       append(all, sequence.rows[t], sequence.tokens[t], with_record);
-      sequence_.push_back(static_cast<int64_t>(i));
-      advantage_.push_back(advantage[i]);
+      arrays_.sequence.push_back(static_cast<int64_t>(i));
+      arrays_.advantage.push_back(advantage[i]);
     }
   }
-  if (!correction.needs_old_log_probs()) log_p_old_.clear();
-  staleness_.assign(rows_.size(), all.problem().staleness);
-  batch_ = {.offsets = offsets_,
-            .sampled = sampled_,
-            .log_p = log_p_,
-            .log_q = log_q_,
-            .in_record = in_record_,
-            .log_p_tail = log_p_tail_,
-            .log_q_tail = log_q_tail_,
-            .log_p_old = log_p_old_,
-            .advantage = advantage_,
-            .sequence = sequence_,
-            .staleness = staleness_,
-            .steps_since_old = all.problem().steps_since_old};
+  if (!correction.needs_old_log_probs()) arrays_.log_p_old.clear();
+  arrays_.staleness.assign(rows_.size(), all.problem().staleness);
+  batch_ = arrays_.view();
+  batch_.steps_since_old = all.problem().steps_since_old;
 }
 
 void LaidOut::append(const Enumeration& all, size_t row, int32_t drawn, bool with_record) {
   const auto width = static_cast<size_t>(all.problem().vocabulary);
   const size_t at = row * width;
   rows_.push_back(row);
-  log_p_old_.push_back(all.log_p_old()[at + static_cast<size_t>(drawn)]);
+  arrays_.log_p_old.push_back(all.log_p_old()[at + static_cast<size_t>(drawn)]);
   if (!with_record) {
-    sampled_.push_back(static_cast<int64_t>(ids_.size()));
+    arrays_.sampled.push_back(static_cast<int64_t>(ids_.size()));
     append_entry(all, at, static_cast<size_t>(drawn), false);
-    offsets_.push_back(static_cast<int64_t>(ids_.size()));
-    log_p_tail_.push_back(kNone);
-    log_q_tail_.push_back(kNone);
+    arrays_.offsets.push_back(static_cast<int64_t>(ids_.size()));
+    arrays_.log_p_tail.push_back(kNone);
+    arrays_.log_q_tail.push_back(kNone);
     return;
   }
   std::vector<uint8_t> listed(width, 0);
@@ -155,21 +145,21 @@ void LaidOut::append(const Enumeration& all, size_t row, int32_t drawn, bool wit
     }
     const bool is_drawn = v == static_cast<size_t>(drawn);
     if (!listed[v] && !is_drawn) continue;
-    if (is_drawn) sampled_.push_back(static_cast<int64_t>(ids_.size()));
+    if (is_drawn) arrays_.sampled.push_back(static_cast<int64_t>(ids_.size()));
     append_entry(all, at, v, listed[v]);
   }
-  offsets_.push_back(static_cast<int64_t>(ids_.size()));
+  arrays_.offsets.push_back(static_cast<int64_t>(ids_.size()));
   // As the learner lays it out: where nothing is outside the record, there is no tail on either side.
   const double q_tail = log_sum_exp(q_outside);
-  log_q_tail_.push_back(q_tail);
-  log_p_tail_.push_back(q_tail > kNone ? log_sum_exp(p_outside) : kNone);
+  arrays_.log_q_tail.push_back(q_tail);
+  arrays_.log_p_tail.push_back(q_tail > kNone ? log_sum_exp(p_outside) : kNone);
 }
 
 void LaidOut::append_entry(const Enumeration& all, size_t at, size_t id, bool recorded) {
   ids_.push_back(static_cast<int32_t>(id));
-  log_p_.push_back(all.log_p()[at + id]);
-  log_q_.push_back(all.problem().log_q[at + id]);
-  in_record_.push_back(recorded);
+  arrays_.log_p.push_back(all.log_p()[at + id]);
+  arrays_.log_q.push_back(all.problem().log_q[at + id]);
+  arrays_.in_record.push_back(recorded);
 }
 
 }  // namespace motley::algos::audit

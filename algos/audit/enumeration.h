@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "algos/audit/problem.h"
-#include "algos/correction.h"
+#include "algos/correction_arrays.h"
 
 namespace motley::algos::audit {
 
@@ -58,9 +58,7 @@ class LaidOut {
   void append(const Enumeration& all, size_t row, int32_t drawn, bool with_record);
   void append_entry(const Enumeration& all, size_t at, size_t id, bool recorded);
 
-  std::vector<int64_t> offsets_{0}, sampled_, sequence_, staleness_;
-  std::vector<double> log_p_, log_q_, log_p_tail_, log_q_tail_, log_p_old_, advantage_;
-  std::vector<uint8_t> in_record_;
+  CorrectionArrays arrays_;
   std::vector<size_t> rows_;  // [tokens]
   std::vector<int32_t> ids_;  // [entries]
   CorrectionBatch batch_;
