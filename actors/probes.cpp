@@ -8,8 +8,7 @@ namespace {
 std::vector<algos::DriftProbe::Rule> rules_of(const Experiment& experiment) {
   std::vector<algos::DriftProbe::Rule> rules;
   for (const std::string& name : experiment.probe.drift)
-    rules.push_back(
-        {name, name == experiment.algo.correction ? experiment.algo.parameters : algos::CorrectionParameters{}});
+    rules.push_back({name, algos::parameters_of(name, experiment.correction_parameters())});
   return rules;
 }
 

@@ -101,6 +101,14 @@ CorrectionParameters default_parameters(std::string_view sum) {
   return parameters;
 }
 
+CorrectionParameters parameters_of(std::string_view sum, const CorrectionParameters& parameters) {
+  const auto pieces = correction_pieces(sum);
+  CorrectionParameters own;
+  for (const auto& [name, value] : parameters)
+    if (find_parameter(pieces, name.substr(0, name.find('@')))) own[name] = value;
+  return own;
+}
+
 const ParameterInfo* find_parameter(const std::vector<const CorrectionInfo*>& pieces, std::string_view name) {
   for (const CorrectionInfo* piece : pieces) {
     for (const ParameterInfo& info : piece->parameters) {

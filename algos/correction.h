@@ -92,7 +92,7 @@ class Correction {
   virtual bool clips_against_old() const { return false; }
   /// True if it reads the sampler's probability: false for plain GRPO and for clips of p / pi_old alone.
   virtual bool uses_sampler() const { return true; }
-  /// Pure: no tensors, and the state is only read.
+  /// Pure: a function of the batch alone, so that no checkpoint holds anything of a correction.
   virtual void coefficients(const CorrectionBatch& batch, Coefficients& out) const = 0;
 };
 
@@ -135,6 +135,8 @@ const std::vector<CorrectionInfo>& corrections();
 std::vector<const CorrectionInfo*> correction_pieces(std::string_view name);
 /// Every parameter of a sum with its default. Throws as correction_pieces does.
 CorrectionParameters default_parameters(std::string_view name);
+/// Those of `parameters` that a sum has too, of single groups as well.
+CorrectionParameters parameters_of(std::string_view name, const CorrectionParameters& parameters);
 /// The parameter of a sum by its full name (without a group); null: there is none.
 const ParameterInfo* find_parameter(const std::vector<const CorrectionInfo*>& pieces, std::string_view name);
 /// Throws std::invalid_argument, also for unknown parameters and values out of range.

@@ -34,7 +34,7 @@ std::vector<Field> probe_fields() {
           .between(2, 1e6),
       field(
           "probe", "drift", [](E & e, size_t) -> auto& { return e.probe.drift; },
-          "the corrections; the run's own has its parameters, others their defaults"),
+          "the corrections; pieces of the run's own have its parameters, others their defaults"),
   };
 }
 

@@ -105,6 +105,27 @@ TEST_CASE("probes change nothing of the run, and a resumed run repeats them") {
   CHECK(clockless(joined) == clockless(probed.seen.rows));
 }
 
+TEST_CASE("a drift probe takes the run's parameters for the pieces that it shares with the run's correction") {
+  Experiment experiment = tiny_experiment(false);
+  experiment.run.updates = 1;  // the weights that are probed are the starting ones
+  experiment.eval.every = 0;
+  experiment.samplers[0].profile = "b200-nvfp4";
+  experiment.algo.correction = "mis+veto";
+  experiment.probe.drift_every = 1;
+  experiment.probe.drift = {"mis", "tis"};
+  const auto drift = [&](const algos::CorrectionParameters& parameters, const algos::CorrectionParameters& of_group) {
+    experiment.algo.parameters = parameters;
+    experiment.samplers[0].parameters = of_group;
+    TemporaryFolder folder;
+    const algos::Metrics row = run_tiny(experiment, folder.path()).seen.rows.at(1).second;
+    return std::pair(row.at("drift/mis/squared_norm"), row.at("drift/tis/squared_norm"));
+  };
+  const auto wide = drift({}, {}), narrow = drift({{"mis.low", 0.99}, {"mis.high", 1.01}}, {});
+  CHECK(narrow.first != wide.first);
+  CHECK(narrow.second == wide.second);
+  CHECK(drift({}, {{"mis.low", 0.99}, {"mis.high", 1.01}}) == narrow);
+}
+
 TEST_CASE("an asynchronous run's probe counts what left the ring") {
   Experiment experiment = tiny_experiment(true);
   experiment.run.updates = 6;

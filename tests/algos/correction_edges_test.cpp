@@ -134,6 +134,15 @@ TEST_CASE("the registry holds exactly the files of algos/corrections") {
   CHECK_THROWS_AS(register_correction(corrections().front()), std::invalid_argument);
 }
 
+TEST_CASE("of the parameters of one sum, another one has those of the pieces that they share") {
+  const CorrectionParameters given{{"mis.low", 0.3}, {"mis.high@a", 3.0}, {"sc.tail", "off"}};
+  CHECK(parameters_of("sc+mis", given) == given);
+  CHECK(parameters_of("mis+veto", given) == CorrectionParameters{{"mis.low", 0.3}, {"mis.high@a", 3.0}});
+  CHECK(parameters_of("sc", given) == CorrectionParameters{{"sc.tail", "off"}});
+  CHECK(parameters_of("grpo", given).empty());
+  CHECK_THROWS_AS(parameters_of("miss", given), std::invalid_argument);
+}
+
 TEST_CASE("what each correction asks for") {
   struct Needs {
     std::string name;
