@@ -57,6 +57,7 @@ algos::LearnerConfig Experiment::learner_config() const {
   config.correction = algo.correction;
   config.correction_parameters = correction_parameters();
   config.advantage = algo.advantage;
+  config.advantage_level = algo.advantage_level;
   config.baseline_decay = algo.baseline_decay;
   config.reduction = algo.reduction;
   config.denominator = algo.denominator;

@@ -55,7 +55,8 @@ struct AlgoOptions {
   std::string correction;                  // must be named when the run is asynchronous; else "grpo"
   algos::CorrectionParameters parameters;  // all of the correction's, e.g. mis.low, mis.high
   std::string advantage = "dr_grpo";
-  double baseline_decay = 0.9;  // advantage "reinforce": of the moving baseline, per batch
+  std::string advantage_level = "episode";  // "episode", "turn": what of a group's samples is compared
+  double baseline_decay = 0.9;              // advantage "reinforce": of the moving baseline, per batch
   std::string reduction = "token_mean";
   std::string denominator = "kept";  // "kept", "renormalized": whether masked tokens count in the reduction
   int64_t prompts = 32, group_size = 8;

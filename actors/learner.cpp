@@ -151,7 +151,7 @@ void LearnerActor::issue(int64_t prompts) {
 }
 
 bool LearnerActor::enough_unequal() {
-  std::vector<TrajectoryGroup> dropped = collector_->drop_equal();
+  std::vector<TrajectoryGroup> dropped = collector_->drop_equal(fleet_->experiment.algo.advantage_level == "turn");
   release(dropped);
   std::move(dropped.begin(), dropped.end(), std::back_inserter(equal_));
   const AlgoOptions& algo = fleet_->experiment.algo;

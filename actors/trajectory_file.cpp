@@ -9,7 +9,7 @@ namespace motley::actors {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;  // 1 has a count of turns, which was always 1, in the place of their list
 
 /// A whole array as its bytes, little endian: exact for floats, and far smaller than one msgpack number each.
 template <class T>
@@ -40,7 +40,9 @@ void pack_trajectory(msgpack::packer<msgpack::sbuffer>& out, const algos::Trajec
   out.pack(bits(t.temperature)).pack(bits(t.reward));
   out.pack_map(static_cast<uint32_t>(t.reward_parts.size()));
   for (const auto& [name, value] : t.reward_parts) out.pack(name).pack(bits(value));
-  out.pack(t.turns).pack(t.format_error).pack(t.truncated).pack(t.failure).pack(t.batch_version);
+  out.pack_array(static_cast<uint32_t>(t.turns.size()));
+  for (const algos::Turn& turn : t.turns) out.pack_array(2).pack(turn.tokens).pack(bits(turn.reward));
+  out.pack(t.format_error).pack(t.truncated).pack(t.failure).pack(t.batch_version);
   const TokenRecords& r = t.records;
   pack_array(out, r.tokens);
   pack_array(out, r.log_q);
@@ -52,15 +54,19 @@ void pack_trajectory(msgpack::packer<msgpack::sbuffer>& out, const algos::Trajec
   pack_array(out, r.log_tail);
 }
 
+std::vector<const msgpack::object*> elements(const msgpack::object& object) {
+  if (object.type != msgpack::type::ARRAY) throw std::runtime_error("no list where one belongs");
+  std::vector<const msgpack::object*> out(object.via.array.size);
+  for (uint32_t i = 0; i < out.size(); ++i) out[i] = &object.via.array.ptr[i];
+  return out;
+}
 std::vector<const msgpack::object*> elements(const msgpack::object& object, uint32_t count) {
-  if (object.type != msgpack::type::ARRAY || object.via.array.size != count)
-    throw std::runtime_error("a record has the wrong number of fields");
-  std::vector<const msgpack::object*> out(count);
-  for (uint32_t i = 0; i < count; ++i) out[i] = &object.via.array.ptr[i];
+  std::vector<const msgpack::object*> out = elements(object);
+  if (out.size() != count) throw std::runtime_error("a record has the wrong number of fields");
   return out;
 }
 
-algos::Trajectory unpack_trajectory(const msgpack::object& object, int64_t vocabulary) {
+algos::Trajectory unpack_trajectory(const msgpack::object& object, uint32_t version, int64_t vocabulary) {
   const auto field = elements(object, kFields);
   algos::Trajectory t;
   size_t i = 0;
@@ -76,7 +82,10 @@ algos::Trajectory unpack_trajectory(const msgpack::object& object, int64_t vocab
   t.reward = std::bit_cast<double>(field[i++]->as<uint64_t>());
   for (const auto& [name, value] : field[i++]->as<std::map<std::string, uint64_t>>())
     t.reward_parts[name] = std::bit_cast<double>(value);
-  t.turns = field[i++]->as<uint32_t>();
+  if (const msgpack::object& turns = *field[i++]; version > 1)
+    for (const msgpack::object* turn : elements(turns))
+      t.turns.push_back(
+          {elements(*turn, 2)[0]->as<uint32_t>(), std::bit_cast<double>(elements(*turn, 2)[1]->as<uint64_t>())});
   t.format_error = field[i++]->as<bool>();
   t.truncated = field[i++]->as<bool>();
   t.failure = field[i++]->as<std::string>();
@@ -121,14 +130,12 @@ std::vector<algos::Trajectory> read_trajectories(const fs::path& file, int64_t v
     const msgpack::object_handle handle = msgpack::unpack(bytes.data(), bytes.size());
     const auto map = handle.get().as<std::map<std::string, msgpack::object>>();
     if (map.at("format").as<std::string>() != "motley-trajectories") throw std::runtime_error("not a trajectory file");
-    if (map.at("version").as<uint32_t>() != kVersion)
-      throw std::runtime_error("format version " + std::to_string(map.at("version").as<uint32_t>()) + ", not " +
-                               std::to_string(kVersion));
-    const msgpack::object& list = map.at("trajectories");
-    if (list.type != msgpack::type::ARRAY) throw std::runtime_error("no list of trajectories");
+    const auto version = map.at("version").as<uint32_t>();
+    if (version < 1 || version > kVersion)
+      throw std::runtime_error("format version " + std::to_string(version) + ", not 1 to " + std::to_string(kVersion));
     std::vector<algos::Trajectory> out;
-    for (uint32_t i = 0; i < list.via.array.size; ++i)
-      out.push_back(unpack_trajectory(list.via.array.ptr[i], vocabulary));
+    for (const msgpack::object* one : elements(map.at("trajectories")))
+      out.push_back(unpack_trajectory(*one, version, vocabulary));
     return out;
   } catch (const std::exception& error) {
     throw std::runtime_error(file.string() + ": " + error.what());

@@ -28,6 +28,13 @@ const std::vector<std::string>& advantage_names() {
 
 bool compares_group(std::string_view advantage) { return advantage != "reinforce"; }
 
+const std::vector<std::string>& advantage_level_names() {
+  static const std::vector<std::string> names{"episode", "turn"};
+  return names;
+}
+
+bool compares_returns(std::string_view advantage) { return compares_group(advantage) && advantage != "maxrl"; }
+
 std::vector<double> advantages(std::string_view name, std::span<const double> rewards, double baseline) {
   check_name("advantage", name, advantage_names());
   std::vector<double> result(rewards.begin(), rewards.end());

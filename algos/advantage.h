@@ -19,6 +19,11 @@ std::vector<double> advantages(std::string_view name, std::span<const double> re
 const std::vector<std::string>& advantage_names();
 /// False for "reinforce" alone.
 bool compares_group(std::string_view advantage);
+/// "episode": the samples of a group are compared by their rewards; "turn": their k-th turns, by what was earned from
+/// there on (a return). Only "dr_grpo", "grpo" and "rloo" compare returns: the mean of "maxrl" stands for a success
+/// rate, and the baseline of "reinforce" for the rewards of whole episodes.
+const std::vector<std::string>& advantage_level_names();
+bool compares_returns(std::string_view advantage);
 
 /// The baseline of "reinforce": an exponential moving average of the batches' mean rewards. A batch is compared with
 /// those before it, so that the baseline does not depend on the batch; the first one, with its own mean.

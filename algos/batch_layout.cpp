@@ -116,7 +116,7 @@ std::vector<std::vector<size_t>> plan_micro_batches(std::span<const Trajectory> 
 }
 
 MicroBatch lay_out(std::span<const Trajectory> batch, std::span<const size_t> samples,
-                   std::span<const double> advantage, bool with_records, int64_t vocabulary) {
+                   std::span<const std::vector<double>> advantage, bool with_records, int64_t vocabulary) {
   MicroBatch micro;
   HeadQuery& query = *micro.query;
   if (!samples.empty()) query.temperature = batch[samples.front()].temperature;
@@ -125,7 +125,10 @@ MicroBatch lay_out(std::span<const Trajectory> batch, std::span<const size_t> sa
   for (const size_t i : samples) {
     const Trajectory& sample = batch[i];
     micro.append_sequence(i, sample.tokens, sample.loss_mask);
-    micro.advantage.insert(micro.advantage.end(), sample.records.size(), advantage[i]);
+    if (advantage.empty())
+      micro.advantage.resize(micro.rows.size(), 0.0);
+    else
+      micro.advantage.insert(micro.advantage.end(), advantage[i].begin(), advantage[i].end());
     for (const uint64_t version : sample.records.versions)
       micro.staleness.push_back(static_cast<int64_t>(sample.batch_version - std::min(sample.batch_version, version)));
     for (size_t t = 0; t < sample.records.size(); ++t) {

@@ -46,11 +46,11 @@ struct MicroBatch {
 /// Cuts `samples` in order into runs of at most `max_tokens` tokens (at least one sample) and of one temperature.
 std::vector<std::vector<size_t>> plan_micro_batches(std::span<const Trajectory> batch, std::span<const size_t> samples,
                                                     int64_t max_tokens);
-/// `advantage` is indexed by the batch. With records, the head is asked for every recorded id besides the drawn one;
-/// std::runtime_error names the sample that has none. Tokens drawn from a truncated distribution are scored over their
-/// candidate set.
+/// `advantage` [batch][loss tokens]; empty: 0 throughout. With records, the head is asked for every recorded id besides
+/// the drawn one; std::runtime_error names the sample that has none. Tokens drawn from a truncated distribution are
+/// scored over their candidate set.
 MicroBatch lay_out(std::span<const Trajectory> batch, std::span<const size_t> samples,
-                   std::span<const double> advantage, bool with_records, int64_t vocabulary);
+                   std::span<const std::vector<double>> advantage, bool with_records, int64_t vocabulary);
 /// The trainer's log mass outside the *recorded* ids, from the head's mass outside the selected ones.
 std::vector<double> tails_outside_records(const MicroBatch& micro, std::span<const double> log_p,
                                           std::span<const double> log_outside);

@@ -62,7 +62,7 @@ Metrics DriftProbe::measure(const std::vector<Trajectory>& batch, int64_t sample
 void DriftProbe::measure(const std::vector<Trajectory>& batch, const std::vector<size_t> (&halves)[2],
                          const std::string& name, const Correction& correction, Metrics& metrics) {
   SampleSelection selection;
-  selection.advantage.assign(batch.size(), 1.0);
+  for (const Trajectory& sample : batch) selection.advantage.emplace_back(sample.records.size(), 1.0);
   selection.filtered.assign(batch.size(), 0);
   TrainingBatch training(batch, selection);
   const StepGradient step(pass_, parameters_, correction, config_);

@@ -25,6 +25,9 @@ void check_supported(const LearnerConfig& config) {
       throw std::invalid_argument(unknown_name_message(what, name, names));
   };
   known("advantage", advantage_names(), config.advantage);
+  known("advantage_level", advantage_level_names(), config.advantage_level);
+  if (config.advantage_level == "turn" && !compares_returns(config.advantage))
+    throw std::invalid_argument("advantage \"" + config.advantage + "\" does not compare turns");
   known("reduction", reduction_names(), config.reduction);
   known("denominator", denominator_names(), config.denominator);
   known("overlong", overlong_names(), config.overlong);
@@ -70,6 +73,9 @@ struct Learner::State {
   /// Scores what is needed before the first step: the reference policy, and pi_old of the samples that the first step
   /// does not score itself. Writes the seconds that it took.
   void score_ahead(TrainingBatch& batch, const Samples& plan, Metrics& metrics) const;
+  /// The turns of a sample as its group is compared, one for the whole sample unless turns are: rewards with their
+  /// shaping terms, each where the tokens stand that it is for.
+  std::vector<Turn> compared_turns(const TrainingBatch& batch, size_t sample, double& penalties) const;
   /// Rewards with their shaping terms, and from them advantages. Writes what the shaping came to.
   void compare(TrainingBatch& batch, bool move_baseline, Metrics& metrics);
   void take_steps(TrainingBatch& batch, const Samples& plan, BatchScores& scores, Metrics& metrics);
@@ -109,26 +115,39 @@ void Learner::State::score_ahead(TrainingBatch& batch, const Samples& plan, Metr
       [&] { batch.log_p_old = pass.drawn_log_probs(parameters, samples, unscored, config.micro_batch_tokens); });
 }
 
-void Learner::State::compare(TrainingBatch& batch, bool move_baseline, Metrics& metrics) {
-  const std::span<const Trajectory> samples = batch.samples;
-  std::vector<double> reward(samples.size(), 0.0);
-  double sum = 0.0, penalties = 0.0, filtered = 0.0;
-  for (const size_t i : batch.selection.kept) {
-    reward[i] = samples[i].reward;
+std::vector<Turn> Learner::State::compared_turns(const TrainingBatch& batch, size_t sample, double& penalties) const {
+  const std::vector<Turn> turns = batch.samples[sample].all_turns();
+  const bool by_turn = config.advantage_level == "turn";
+  std::vector<Turn> compared = by_turn ? turns : std::vector<Turn>{batch.samples[sample].as_one_turn()};
+  for (size_t k = 0, t = 0; k < turns.size(); ++k) {
+    double& reward = compared[by_turn ? k : 0].reward;
     if (config.overlong == "penalty") {
-      const auto tokens = static_cast<int64_t>(samples[i].records.size());
-      const double penalty = overlong_penalty(tokens, config.max_tokens, config.overlong_tokens);
-      reward[i] += penalty;
+      const double penalty = overlong_penalty(turns[k].tokens, config.max_tokens, config.overlong_tokens);
+      reward += penalty;
       penalties += penalty;
     }
-    for (size_t t = 0; config.kl == "k1" && t < batch.log_p_old[i].size(); ++t)
-      reward[i] -= config.kl_coefficient * bounded_log_ratio(batch.log_p_old[i][t] - batch.log_p_reference[i][t]);
-    sum += reward[i];
+    for (const size_t end = t + turns[k].tokens; t < end; ++t) {
+      if (config.kl != "k1") continue;
+      const double log_ratio = batch.log_p_old[sample][t] - batch.log_p_reference[sample][t];
+      reward -= config.kl_coefficient * bounded_log_ratio(log_ratio);
+    }
+  }
+  return compared;
+}
+
+void Learner::State::compare(TrainingBatch& batch, bool move_baseline, Metrics& metrics) {
+  std::vector<std::vector<Turn>> turns(batch.samples.size());
+  double sum = 0.0, penalties = 0.0, filtered = 0.0;
+  for (const size_t i : batch.selection.kept) {
+    turns[i] = compared_turns(batch, i, penalties);
+    double reward = 0.0;
+    for (const Turn& turn : turns[i]) reward += turn.reward;
+    sum += reward;
   }
   const auto count = static_cast<double>(batch.selection.kept.size());
   const double mean = count > 0.0 ? sum / count : 0.0;
-  set_advantages(batch.selection, config.advantage, reward, baseline.value(mean));
-  if (config.overlong == "filter") filter_truncated(batch.selection, samples);
+  set_advantages(batch.selection, config.advantage, turns, baseline.value(mean));
+  if (config.overlong == "filter") filter_truncated(batch.selection, batch.samples);
   for (const uint8_t one : batch.selection.filtered) filtered += one;
   if (count == 0.0) return;
   if (config.overlong == "penalty") metrics["overlong/penalty"] = penalties / count;

@@ -18,7 +18,8 @@ struct LearnerConfig {
   std::string correction = "grpo";
   CorrectionParameters correction_parameters;
   std::string advantage = "dr_grpo";
-  double baseline_decay = 0.9;  // of advantage "reinforce"
+  std::string advantage_level = "episode";  // "turn": each turn has its own, from what was earned from it on
+  double baseline_decay = 0.9;              // of advantage "reinforce"
   std::string reduction = "token_mean";
   std::string denominator = "kept";  // masked tokens count in the reduction's denominators; "renormalized": they do not
   int64_t max_tokens = 32;           // of a reply

@@ -86,7 +86,7 @@ void add_episode_metrics(Metrics& metrics, std::span<const Trajectory> batch, st
   for (const size_t i : kept) {
     const Trajectory& sample = batch[i];
     for (const auto& [name, value] : sample.reward_parts) parts[name].add(value);
-    turns.add(sample.turns);
+    turns.add(static_cast<double>(sample.all_turns().size()));
     format_error.add(sample.format_error ? 1.0 : 0.0);
     truncated.add(sample.truncated ? 1.0 : 0.0);
     oldest = std::max(oldest, age(sample, sample.oldest_version()));

@@ -1,5 +1,6 @@
 #include "algos/step_gradient.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -58,6 +59,11 @@ void note_scored(TrainingBatch& batch, BatchScores* scores, const MicroBatch& mi
   }
 }
 
+bool has_advantage(const TrainingBatch& batch, size_t sample) {
+  const std::vector<double>& advantage = batch.selection.advantage[sample];
+  return std::any_of(advantage.begin(), advantage.end(), [](double a) { return a != 0.0; });
+}
+
 void note_samples(BatchScores& scores, const Coefficients& coefficients) {
   for (const auto& [name, values] : coefficients.samples) {
     std::vector<double>& all = scores.further[name];
@@ -90,6 +96,14 @@ Coefficients StepGradient::coefficients(Step& step, const MicroBatch& micro, con
     note_samples(*step.scores, result);
   }
   return result;
+}
+
+void StepGradient::note_filtered(Step& step, std::span<const size_t> samples) const {
+  const NoGrad no_grad;
+  each_scored(step, samples, [&](const MicroBatch& micro, const Scored& scored) {
+    note_scored(step.batch, step.scores, micro, scored);
+    for (size_t t = 0; t < micro.tokens(); ++t) step.scores->samples[micro.sample_of(t)].masked.push_back(0);
+  });
 }
 
 StepGradient::Whole StepGradient::score_whole(Step& step, std::span<const size_t> samples) const {
@@ -176,16 +190,20 @@ std::optional<double> StepGradient::accumulate(TrainingBatch& batch, std::span<c
             .term_factor = {},
             .loss = std::vector<double>(batch.samples.size(), 0.0)};
   step.term_factor = step.factor;
-  std::vector<size_t> with_tokens, active, inactive;
+  std::vector<size_t> judged, active, inactive, filtered;
   for (const size_t i : samples) {
     if (batch.samples[i].records.size() == 0) continue;
-    with_tokens.push_back(i);
-    const bool has_gradient = batch.selection.advantage[i] != 0.0 || (has_terms() && !batch.selection.filtered[i]);
-    (has_gradient ? active : inactive).push_back(i);
+    if (batch.selection.filtered[i]) {
+      filtered.push_back(i);
+      continue;
+    }
+    judged.push_back(i);
+    (has_terms() || has_advantage(batch, i) ? active : inactive).push_back(i);
   }
+  if (scores) note_filtered(step, filtered);
   const bool renormalized = config_.denominator == "renormalized";
   if (correction_.scope() == Scope::batch || renormalized) {
-    const Whole whole = score_whole(step, with_tokens);
+    const Whole whole = score_whole(step, judged);
     if (renormalized) step.factor = factors(batch, samples, whole.masked);
     each_scored(step, active, [&](const MicroBatch& micro, const Scored& scored) {
       add_gradient(step, micro, scored, whole.slice(micro));

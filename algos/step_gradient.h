@@ -30,6 +30,8 @@ class StepGradient {
   void each_scored(Step& step, std::span<const size_t> samples, const Visit& visit) const;
   /// Token and sequence scope: the coefficients of one micro-batch.
   Coefficients coefficients(Step& step, const MicroBatch& micro, const Scored& scored) const;
+  /// Samples that are not trained on: scored for the metrics, and shown to no correction.
+  void note_filtered(Step& step, std::span<const size_t> samples) const;
   /// Batch scope, or denominators that depend on masks: those of all samples, scored without gradient.
   Whole score_whole(Step& step, std::span<const size_t> samples) const;
   /// The factors of the reduction, over all samples of the step before any split: how the step is cut into

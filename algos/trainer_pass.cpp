@@ -28,10 +28,9 @@ std::vector<std::vector<double>> TrainerPass::drawn_log_probs(const Parameters& 
                                                               std::span<const size_t> samples,
                                                               int64_t max_tokens) const {
   const NoGrad no_grad;
-  const std::vector<double> no_advantage(batch.size(), 0.0);
   std::vector<std::vector<double>> result(batch.size());
   for (const std::vector<size_t>& indices : plan_micro_batches(batch, samples, max_tokens)) {
-    const MicroBatch micro = lay_out(batch, indices, no_advantage, false, model_.vocabulary);
+    const MicroBatch micro = lay_out(batch, indices, {}, false, model_.vocabulary);
     if (micro.tokens() == 0) continue;
     micro.query->log_p_only = true;
     const std::vector<double> log_p = score(parameters, micro).log_p;

@@ -18,6 +18,22 @@ bool drawn_token_listed(const TokenRecords& records, size_t t) {
   return !support || std::binary_search(begin, end, records.tokens[t]);
 }
 
+/// Empty, or why the turns are not those of an episode of so many loss tokens and this reward.
+std::string wrong_turns(const std::vector<Turn>& turns, size_t loss_tokens, double reward) {
+  if (turns.empty()) return "";
+  uint64_t tokens = 0;
+  double sum = 0.0, size = 0.0;
+  for (const Turn& turn : turns) {
+    if (!std::isfinite(turn.reward)) return "the reward of a turn is not a finite number";
+    tokens += turn.tokens;
+    sum += turn.reward;
+    size += std::abs(turn.reward);
+  }
+  if (tokens != loss_tokens) return "the turns' tokens do not add up to the loss tokens";
+  // Shares of one number: each, and their sum, may be rounded.
+  return std::abs(sum - reward) <= 1e-9 * size ? "" : "the turns' rewards do not add up to the episode's";
+}
+
 }  // namespace
 
 uint64_t Trajectory::oldest_version() const {
@@ -40,7 +56,7 @@ std::string Trajectory::inconsistency(int64_t vocabulary) const {
     if (!drawn_token_listed(records, t)) return at("drawn token outside its candidate set", i);
     ++t;
   }
-  return t == records.size() ? "" : "more records than loss tokens";
+  return t == records.size() ? wrong_turns(turns, t, reward) : "more records than loss tokens";
 }
 
 }  // namespace motley::algos

@@ -9,6 +9,12 @@
 
 namespace motley::algos {
 
+/// What is sampled between two observations.
+struct Turn {
+  uint32_t tokens = 0;  // sampled; there may be none
+  double reward = 0.0;  // its part of the episode's
+};
+
 /// `tokens` is the whole episode: prompt, sampled tokens, observations. Position i with loss_mask[i] = 1 was sampled;
 /// the k-th such position is described by entry k of `records`.
 struct Trajectory {
@@ -24,13 +30,15 @@ struct Trajectory {
   double temperature = 1.0;
   double reward = 0.0;
   std::map<std::string, double> reward_parts;
-  uint32_t turns = 1;
+  std::vector<Turn> turns;  // in order; their tokens and rewards add up to the episode's. Empty: one turn
   bool format_error = false;
   bool truncated = false;      // ended by a limit
   std::string failure;         // not empty: the episode failed and has no reward; counted, never trained on
   uint64_t batch_version = 0;  // the learner's version when it took the sample (0 until then)
 
   uint64_t oldest_version() const;  // of its tokens; 0 if none
+  Turn as_one_turn() const { return {static_cast<uint32_t>(records.size()), reward}; }
+  std::vector<Turn> all_turns() const { return turns.empty() ? std::vector<Turn>{as_one_turn()} : turns; }
   /// Empty if every array agrees with every other; else what is wrong.
   std::string inconsistency(int64_t vocabulary) const;
 };

@@ -167,6 +167,11 @@ void check_comparison(const Experiment& e, const KeyPositions& keys) {
     throw InputError(keys.of("algo.drop_equal_groups"), "algo.drop_equal_groups with advantage \"reinforce\"",
                      "a group of equal rewards teaches as well as any other there");
   }
+  if (algo.advantage_level == "turn" && !algos::compares_returns(algo.advantage)) {
+    throw InputError(keys.of("algo.advantage_level"),
+                     fmt::format("algo.advantage_level = \"turn\" with advantage \"{}\"", algo.advantage),
+                     "returns of turns are compared by \"dr_grpo\", \"grpo\" and \"rloo\"");
+  }
   if (algo.denominator == "renormalized" && algo.reduction == "constant") {
     throw InputError(keys.of("algo.denominator"), "algo.denominator = \"renormalized\" with reduction \"constant\"",
                      "that reduction counts no tokens: allowed is \"kept\"");

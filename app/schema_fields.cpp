@@ -189,6 +189,11 @@ std::vector<Field> algo_fields() {
           "algo", "advantage", [](E & e, size_t) -> auto& { return e.algo.advantage; }, "from a group's rewards")
           .one_of([] { return algos::advantage_names(); }),
       field(
+          "algo", "advantage_level", [](E & e, size_t) -> auto& { return e.algo.advantage_level; },
+          "what of a group is compared: episodes by their rewards, or their k-th turns by what was earned from there "
+          "on")
+          .one_of([] { return algos::advantage_level_names(); }),
+      field(
           "algo", "baseline_decay", [](E & e, size_t) -> auto& { return e.algo.baseline_decay; },
           "advantage reinforce: weight of the past in the moving baseline, per batch")
           .below(0, 1),

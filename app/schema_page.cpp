@@ -31,6 +31,7 @@ const char* const kRules = R"(
 | `sampling.temperature` <= 0 | greedy decoding has no gradient |
 | `algo.group_size` 1, but with advantage `reinforce` | every other advantage compares a sample with the others of its group |
 | `algo.drop_equal_groups` with advantage `reinforce` | there a group of equal rewards teaches as well as any other |
+| `algo.advantage_level = "turn"` with advantage `maxrl` or `reinforce` | their mean and baseline stand for whole episodes |
 | `algo.denominator = "renormalized"` with reduction `constant` | that reduction counts no tokens |
 | advantage `maxrl` with `algo.kl = "k1"` or `algo.overlong = "penalty"` | it divides by the mean reward, which these can make negative |
 | `algo.overlong_tokens` above `sampling.max_tokens` | a penalty cannot begin before the reply |

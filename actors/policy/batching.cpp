@@ -55,11 +55,11 @@ std::vector<TrajectoryGroup> GroupCollector::drop_stale(uint64_t version, int64_
   });
 }
 
-std::vector<TrajectoryGroup> GroupCollector::drop_equal() {
-  return drop_if([](const TrajectoryGroup& group) {
+std::vector<TrajectoryGroup> GroupCollector::drop_equal(bool by_turn) {
+  return drop_if([by_turn](const TrajectoryGroup& group) {
     std::vector<const algos::Trajectory*> samples;
     for (const TrajectoryPtr& sample : group.samples) samples.push_back(sample.get());
-    return algos::equal_rewards(samples);
+    return algos::equal_rewards(samples, by_turn);
   });
 }
 

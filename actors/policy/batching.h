@@ -32,7 +32,7 @@ class GroupCollector {
   /// Removes and gives the complete groups that are more than `max_staleness` versions behind `version`.
   std::vector<TrajectoryGroup> drop_stale(uint64_t version, int64_t max_staleness);
   /// Removes and gives the complete groups that cannot teach what compares their samples (algos::equal_rewards).
-  std::vector<TrajectoryGroup> drop_equal();
+  std::vector<TrajectoryGroup> drop_equal(bool by_turn);
   /// Removes and gives the first `count` complete groups; count <= complete().
   std::vector<TrajectoryGroup> take(int64_t count);
 

@@ -145,10 +145,51 @@ TEST_CASE("trajectories come back with the same bits") {
   CHECK(read[1].failure == failed.failure);
 }
 
+TEST_CASE("turns come back, and files from before there were turns can still be read") {
+  const TemporaryFolder run_folder;
+  const fs::path file = trajectory_path(run_folder.path(), 1);
+  algos::Trajectory two = sample();
+  two.turns = {{1, -0.5}, {1, 1.5}};
+  write_trajectories(file, 1, {sample(), two});
+  const auto read = read_trajectories(file, kTokenizer.size());
+  CHECK(read[0].turns.empty());
+  REQUIRE(read[1].turns.size() == 2);
+  CHECK(read[1].turns[0].tokens == 1);
+  CHECK(read[1].turns[0].reward == -0.5);
+  CHECK(read[1].turns[1].reward == 1.5);
+
+  two.turns[0].tokens = 2;
+  write_trajectories(file, 1, {two});
+  CHECK_THROWS_WITH(read_trajectories(file, kTokenizer.size()), Catch::Contains("the turns' tokens do not add up"));
+
+  // Version 1 has the number of turns, 1, in the place of their list.
+  write_trajectories(file, 1, {sample()});
+  std::ifstream in(file, std::ios::binary);
+  std::string bytes((std::istreambuf_iterator<char>(in)), {});
+  const auto replace = [&](const std::string& from, const std::string& to) {
+    const size_t at = bytes.find(from);
+    REQUIRE(at != std::string::npos);
+    bytes.replace(at, from.size(), to);
+  };
+  replace("version\x02", "version\x01");
+  replace("\x90\xc2\xc2\xa0", "\x01\xc2\xc2\xa0");
+  std::ofstream(file, std::ios::binary) << bytes;
+  const auto old = read_trajectories(file, kTokenizer.size());
+  REQUIRE(old.size() == 1);
+  CHECK(old[0].records == sample().records);
+  CHECK(old[0].turns.empty());
+  CHECK(old[0].reward == 1.0);
+  replace("version\x01", "version\x03");
+  std::ofstream(file, std::ios::binary) << bytes;
+  CHECK_THROWS_WITH(read_trajectories(file, kTokenizer.size()), Catch::Contains("format version 3, not 1 to 2"));
+}
+
 TEST_CASE("a trajectory file cut at any byte, or with a flipped byte, is refused or read whole, never a crash") {
   const TemporaryFolder run_folder;
   const fs::path run = run_folder.path(), file = trajectory_path(run, 1);
-  write_trajectories(file, 1, {sample()});
+  algos::Trajectory two = sample();
+  two.turns = {{1, 0.0}, {1, 1.0}};
+  write_trajectories(file, 1, {sample(), two});
   std::ifstream in(file, std::ios::binary);
   const std::string bytes((std::istreambuf_iterator<char>(in)), {});
   for (size_t cut = 0; cut < bytes.size(); ++cut) {

@@ -32,7 +32,7 @@ Trajectory episode() {
 TEST_CASE("row i - 1 is asked for loss token i, and nothing is computed after the last") {
   const std::vector<Trajectory> batch{episode(), episode()};
   const std::vector<size_t> both{0, 1};
-  const std::vector<double> advantage{0.5, -0.5};
+  const std::vector<std::vector<double>> advantage{{0.5, 0.25}, {-0.5, -0.5}};
   const MicroBatch micro = lay_out(batch, both, advantage, false, kVocabulary);
   CHECK(micro.sequences.ids == std::vector<int32_t>{4, 1, 2, 5, 4, 1, 2, 5});
   CHECK(micro.sequences.positions == std::vector<int32_t>{0, 1, 2, 3, 0, 1, 2, 3});
@@ -41,7 +41,8 @@ TEST_CASE("row i - 1 is asked for loss token i, and nothing is computed after th
   CHECK(micro.query->selected_ids == std::vector<int32_t>{2, 3, 2, 3});
   CHECK(micro.query->candidate_offsets.empty());
   CHECK(micro.query->temperature == 0.6);
-  CHECK(micro.advantage == std::vector<double>{0.5, 0.5, -0.5, -0.5});
+  CHECK(micro.advantage == std::vector<double>{0.5, 0.25, -0.5, -0.5});
+  CHECK(lay_out(batch, both, {}, false, kVocabulary).advantage == std::vector<double>(4, 0.0));
   CHECK(micro.sequence == std::vector<int64_t>{0, 0, 1, 1});
   CHECK(micro.log_q == std::vector<double>{-0.5, -1.0, -0.5, -1.0});
 }
@@ -49,7 +50,7 @@ TEST_CASE("row i - 1 is asked for loss token i, and nothing is computed after th
 TEST_CASE("with records the head is asked for the drawn token and every recorded id, ascending") {
   const std::vector<Trajectory> batch{episode()};
   const std::vector<size_t> one{0};
-  const std::vector<double> advantage{1.0};
+  const std::vector<std::vector<double>> advantage{{1.0, 1.0}};
   const MicroBatch micro = lay_out(batch, one, advantage, true, kVocabulary);
   CHECK(micro.query->selected_ids == std::vector<int32_t>{1, 2, 1, 3, 5});
   CHECK(micro.query->selected_offsets == std::vector<int64_t>{0, 2, 5});
@@ -68,7 +69,7 @@ TEST_CASE("with records the head is asked for the drawn token and every recorded
 TEST_CASE("tails with nothing left in them") {
   std::vector<Trajectory> batch{episode()};
   const std::vector<size_t> one{0};
-  const std::vector<double> advantage{1.0};
+  const std::vector<std::vector<double>> advantage{{1.0, 1.0}};
   const MicroBatch micro = lay_out(batch, one, advantage, true, kVocabulary);
   const std::vector<double> log_p{-1, -1, -2, kNoMass, -2}, outside{kNoMass, kNoMass};
   CHECK(tails_outside_records(micro, log_p, outside) == std::vector<double>{kNoMass, kNoMass});
@@ -86,7 +87,7 @@ TEST_CASE("truncated sampling is scored over its candidate set; a full record is
   full.records.id_log_q.assign(12, -1.8f);
   full.records.log_tail = {kNoTail, kNoTail};
   const std::vector<Trajectory> batch{truncated, full};
-  const std::vector<double> advantage{1.0, 1.0};
+  const std::vector<std::vector<double>> advantage(2, {1.0, 1.0});
   const std::vector<size_t> first{0}, second{1}, both{0, 1};
 
   for (const bool with_records : {false, true}) {
@@ -106,7 +107,7 @@ TEST_CASE("a correction that needs records refuses tokens without any") {
   batch[0].records.id_log_q.clear();
   batch[0].sampler = "b200";
   const std::vector<size_t> one{0};
-  const std::vector<double> advantage{1.0};
+  const std::vector<std::vector<double>> advantage{{1.0, 1.0}};
   CHECK_THROWS_WITH(lay_out(batch, one, advantage, true, kVocabulary), Catch::Matchers::Contains("b200"));
   CHECK_NOTHROW(lay_out(batch, one, advantage, false, kVocabulary));
 }
@@ -132,15 +133,16 @@ TEST_CASE("failed samples, samples that disagree and samples with NaN are left o
   batch[5].records.id_log_q[0] = std::nanf("");
   batch[6].records.id_log_q[0] = -HUGE_VALF;  // a listed id of probability 0 is a fact
   SampleSelection s = select_samples(batch, kVocabulary, 32);
-  std::vector<double> rewards;
-  for (const Trajectory& t : batch) rewards.push_back(t.reward);
-  set_advantages(s, "dr_grpo", rewards, 0.0);
+  std::vector<std::vector<Turn>> turns;
+  for (const Trajectory& t : batch) turns.push_back(t.all_turns());
+  set_advantages(s, "dr_grpo", turns, 0.0);
   CHECK(s.kept == std::vector<size_t>{3, 6, 7});
   CHECK(s.failed == 2);
   CHECK(s.dropped_nan == 3);
   CHECK(s.groups == std::vector<std::vector<size_t>>{{3}, {6, 7}});
   CHECK(s.zero_groups == 1);  // the group that has one sample left trains on nothing
-  CHECK(s.advantage == std::vector<double>{0, 0, 0, 0, 0, 0, -0.5, 0.5});
+  const std::vector<double> none, zero{0, 0}, low{-0.5, -0.5}, high{0.5, 0.5};
+  CHECK(s.advantage == std::vector<std::vector<double>>{none, none, none, zero, none, none, low, high});
   CHECK(select_samples(batch, kVocabulary, 5).failed == 8);  // longer than the model can hold
 }
 
@@ -149,7 +151,7 @@ TEST_CASE("a dead group is one of equal task rewards, whatever is added to them"
   const auto dead = [&] {
     std::vector<const Trajectory*> samples;
     for (const Trajectory& t : group) samples.push_back(&t);
-    return equal_rewards(samples);
+    return equal_rewards(samples, false);
   };
   for (Trajectory& t : group) t.reward = 0.7;
   group[0].reward_parts = {{"format", 1.0}};  // parts, length and ends are not what is compared
@@ -164,7 +166,8 @@ TEST_CASE("a dead group is one of equal task rewards, whatever is added to them"
   CHECK(dead());
   group[2].failure = "no reward";
   CHECK(dead());
-  CHECK(equal_rewards({}));
+  CHECK(equal_rewards({}, false));
+  CHECK(equal_rewards({}, true));
 }
 
 TEST_CASE("a filtered sample stays in its group's comparison") {
@@ -172,9 +175,11 @@ TEST_CASE("a filtered sample stays in its group's comparison") {
   for (Trajectory& t : batch) t.group = 1;
   batch[2].truncated = true;
   SampleSelection s = select_samples(batch, kVocabulary, 32);
-  set_advantages(s, "dr_grpo", std::vector<double>{1.0, 0.0, 0.0, 0.0}, 0.0);
+  const std::vector<Turn> right{{2, 1.0}}, wrong{{2, 0.0}};
+  set_advantages(s, "dr_grpo", std::vector<std::vector<Turn>>{right, wrong, wrong, wrong}, 0.0);
   filter_truncated(s, batch);
-  CHECK(s.advantage == std::vector<double>{0.75, -0.25, 0.0, -0.25});
+  const std::vector<double> high{0.75, 0.75}, low{-0.25, -0.25}, none{0.0, 0.0};
+  CHECK(s.advantage == std::vector<std::vector<double>>{high, low, none, low});
   CHECK(s.filtered == std::vector<uint8_t>{0, 0, 1, 0});
   CHECK(s.kept.size() == 4);
 }

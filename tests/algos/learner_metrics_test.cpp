@@ -28,7 +28,7 @@ TEST_CASE("metrics of a batch by hand") {
                                 sample("x", 1, 0.5, {10, 10, 9})};
   batch[1].format_error = true;
   batch[2].truncated = true;
-  batch[2].turns = 3;
+  batch[2].turns = {{0, 0.0}, {0, 0.0}, batch[2].as_one_turn()};
   SampleSelection selection;
   selection.kept = {0, 1, 2};
   selection.groups = {{0, 1, 2}};

@@ -126,6 +126,33 @@ TEST_CASE("old log-probabilities are those of the weights at the start of the ba
   CHECK(tokens >= 32 + 29);
 }
 
+TEST_CASE("a sample that is filtered as overlong is shown to no correction, and stands in the metrics") {
+  const auto scope = GENERATE(Scope::token, Scope::batch);
+  const auto denominator = GENERATE(as<std::string>{}, "kept", "renormalized");
+  std::vector<Trajectory> batch = eight_episodes();
+  LearnerConfig config = learner_config("grpo", DType::f64);
+  config.denominator = denominator;
+  const auto shown = [&](const std::string& overlong) {
+    config.overlong = overlong;
+    Run run(config, scope, false);
+    const Metrics metrics = run.learner.gradient(batch);
+    CHECK(metrics.at("tokens") == 32.0);
+    std::set<double> log_q;  // which tells tokens apart
+    for (const Seen& seen : run.seen) log_q.insert(seen.log_q.begin(), seen.log_q.end());
+    return std::pair(log_q.size(), gradients(run.parameters));
+  };
+  batch[3].truncated = true;  // of 10 tokens
+  const auto kept = shown("keep"), filtered = shown("filter");
+  CHECK(kept.first == 32);
+  CHECK(filtered.first == 22);
+  // What is left has the gradient that it has when the filtered sample says something else.
+  for (float& x : batch[3].records.log_q) x -= 1.0f;
+  batch[3].records.tokens[4] = (batch[3].records.tokens[4] + 1) % 13;
+  batch[3].tokens[batch[3].tokens.size() - 6] = batch[3].records.tokens[4];
+  CHECK(shown("filter") == filtered);
+  CHECK(shown("keep").second != kept.second);
+}
+
 TEST_CASE("a filter is shown the sampler's log-probabilities where the sampler's are meant") {
   // Old equals current; the sampler is far away. A rule on p / q must see that, a rule on p / pi_old must not.
   std::vector<Trajectory> batch = eight_episodes();
