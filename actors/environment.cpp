@@ -4,6 +4,7 @@
 
 #include "actors/policy/episode.h"
 #include "actors/system.h"
+#include "envs/episode.h"
 
 namespace motley::actors {
 
@@ -32,7 +33,9 @@ caf::behavior Environment::start(FleetPtr fleet, caf::actor router, caf::actor l
         send_sessions(std::move(sessions));
       },
       [this](const SessionsFinished&, const FinishedSessionsPtr& sessions) {
-        for (FinishedSession& session : *sessions) finished(session);
+        std::vector<SessionRequest> next;
+        for (FinishedSession& session : *sessions) finished(session, next);
+        if (!next.empty()) send_sessions(std::move(next));
         score_next();
       },
   };
@@ -79,23 +82,43 @@ void Environment::send_sessions(std::vector<SessionRequest> sessions) {
   self_->send(router_, message, SessionRequestsPtr(std::make_shared<std::vector<SessionRequest>>(std::move(sessions))));
 }
 
-void Environment::finished(FinishedSession& session) {
+void Environment::finished(FinishedSession& session, std::vector<SessionRequest>& next) {
   Episode& episode = episodes_.at(session.session);
   algos::Trajectory& trajectory = episode.trajectory;
   trajectory.sampler = fleet_->experiment.samplers[session.group].name;
   trajectory.attempt = session.attempt;
   trajectory.truncated = session.finish == FinishReason::length;
   trajectory.failure = session.failure;
-  episode.ended = session.finish == FinishReason::stop;
+  const bool ended = session.finish == FinishReason::stop;
   std::span<const int32_t> reply = session.records.tokens;
-  if (episode.ended) reply = reply.first(reply.size() - 1);  // without the end token
-  episode.reply = fleet_->tokenizer.decode(reply);
+  if (ended) reply = reply.first(reply.size() - 1);  // without the end token
+  episode.replies.push_back({fleet_->tokenizer.decode(reply), ended});
+  if (!episode.pick->problem.more.empty()) trajectory.turns.push_back({static_cast<uint32_t>(session.records.size())});
   append_drawn(trajectory, std::move(session.records));
-  if (trajectory.failure.empty()) {
-    to_score_.push_back(session.session);
-  } else {
+  if (!trajectory.failure.empty()) {
     deliver(session.session);
+  } else if (auto turn = next_turn(session, episode)) {
+    next.push_back(std::move(*turn));
+  } else {
+    to_score_.push_back(session.session);
   }
+}
+
+std::optional<SessionRequest> Environment::next_turn(const FinishedSession& session, Episode& episode) const {
+  const envs::Problem* question = envs::next_question(episode.pick->problem, episode.replies);
+  if (!question) return std::nullopt;
+  algos::Trajectory& trajectory = episode.trajectory;
+  const std::vector<int32_t> tokens = fleet_->tokenizer.encode(question->prompt);
+  if (!room_for_turn(trajectory.tokens.size(), tokens.size(), fleet_->model.max_positions)) {
+    trajectory.truncated = true;
+    return std::nullopt;
+  }
+  append_read(trajectory, tokens);
+  return SessionRequest{.session = session.session,
+                        .tokens = trajectory.tokens,
+                        .max_tokens = fleet_->experiment.sampling.max_tokens,
+                        .random_session = random_session(*episode.pick, trajectory.sample),
+                        .group = session.group};
 }
 
 void Environment::score_next() {
@@ -105,7 +128,7 @@ void Environment::score_next() {
     const uint64_t id = to_score_.front();
     to_score_.pop_front();
     const Episode& episode = episodes_.at(id);
-    auto job = std::make_shared<ScoreJob>(ScoreJob{episode.pick, episode.reply, episode.ended});
+    auto job = std::make_shared<ScoreJob>(ScoreJob{episode.pick, episode.replies});
     // One job at a time and worker, so that one that hangs takes no other with it.
     self_->request(workers_[w].handle, fleet_->hooks.score_limit, Score{id}, ScoreJobPtr(std::move(job)))
         .then(
@@ -143,6 +166,7 @@ void Environment::scored(uint64_t session, const ScoreResult& result) {
     trajectory.reward = result.reward.value;
     trajectory.reward_parts = result.reward.parts;
     trajectory.format_error = result.reward.format_error;
+    for (size_t k = 0; k < result.reward.turns.size(); ++k) trajectory.turns[k].reward = result.reward.turns[k];
   }
   deliver(session);
 }

@@ -1,5 +1,6 @@
 // The environment: turns prompt numbers into episodes, and keeps as many in existence as the learner has given credit
-// for. An episode is a session at the router, then a score, then a trajectory at the learner.
+// for. An episode is a session at the router for each of its turns, then a score, then a trajectory at the
+// learner.
 #pragma once
 
 #include <deque>
@@ -18,8 +19,7 @@ class Environment {
   struct Episode {
     std::shared_ptr<const envs::TaskMix::Pick> pick;
     algos::Trajectory trajectory;
-    std::string reply;
-    bool ended = false;
+    std::vector<envs::Reply> replies;
   };
   struct Worker {
     caf::actor handle;
@@ -29,7 +29,10 @@ class Environment {
   void issue(uint64_t prompt, std::vector<SessionRequest>& sessions);
   void issue_on_credit();
   void send_sessions(std::vector<SessionRequest> sessions);
-  void finished(FinishedSession& session);
+  /// Takes a reply, and asks for the next one or for the score.
+  void finished(FinishedSession& session, std::vector<SessionRequest>& next);
+  /// The session of the next turn; nothing when the episode is over.
+  std::optional<SessionRequest> next_turn(const FinishedSession& session, Episode& episode) const;
   void score_next();
   void give_up(size_t worker);
   void scored(uint64_t session, const ScoreResult& result);

@@ -45,10 +45,13 @@ void check_prompts(const Fleet& fleet) {
       for (uint64_t i = 0; i < count; ++i) {
         const envs::Problem problem = entry.task->problem(fleet.experiment.seed, i, held_out);
         const std::vector<int32_t> tokens = fleet.tokenizer.encode(problem.prompt);
-        if (static_cast<int64_t>(tokens.size()) < fleet.model.max_positions) continue;
+        size_t read = tokens.size();
+        for (const envs::Problem& question : problem.more) read += 1 + fleet.tokenizer.encode(question.prompt).size();
+        if (static_cast<int64_t>(read) < fleet.model.max_positions) continue;
         const std::string start = fleet.tokenizer.decode(std::span(tokens).first(std::min<size_t>(tokens.size(), 20)));
-        throw envs::TaskError("task " + entry.name + ": a prompt of " + std::to_string(tokens.size()) +
-                              " tokens leaves no room for a reply: model.max_positions is " +
+        throw envs::TaskError("task " + entry.name + ": " +
+                              (problem.more.empty() ? "a prompt of " : "an episode that reads at least ") +
+                              std::to_string(read) + " tokens leaves no room for a reply: model.max_positions is " +
                               std::to_string(fleet.model.max_positions) + "; the prompt starts with \"" + start + "\"");
       }
     }

@@ -65,10 +65,11 @@ std::pair<FleetPtr, std::shared_ptr<StartingPoint>> prepare(const RunRequest& re
 
 /// A session as the environment asks for it.
 struct SessionRequest {
-  uint64_t session = 0;         // prompt number * group size + sample: unique in a run
+  uint64_t session = 0;         // prompt number * group size + sample: unique in a run, but for turns
   std::vector<int32_t> tokens;  // everything before the first new token
   int64_t max_tokens = 0;
-  uint64_t random_session = 0;  // for RandomKey
+  uint64_t random_session = 0;                 // for RandomKey
+  std::optional<size_t> group = std::nullopt;  // of an episode's first turn, which the others stay in
 };
 /// A session as the router gives it back.
 struct FinishedSession {
@@ -81,8 +82,7 @@ struct FinishedSession {
 };
 struct ScoreJob {
   std::shared_ptr<const envs::TaskMix::Pick> pick;
-  std::string reply;
-  bool ended = false;
+  std::vector<envs::Reply> replies;  // of all turns
 };
 struct ScoreResult {
   envs::Reward reward;

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "actors/system.h"
+#include "envs/episode.h"
 
 namespace motley::actors {
 
@@ -10,7 +11,7 @@ ScoreResult score(const envs::TaskMix& tasks, const ScoreJob& job) {
   ScoreResult result;
   const envs::TaskMix::Entry& entry = tasks.entries()[job.pick->entry];
   try {
-    result.reward = entry.task->reward(job.pick->problem, job.reply, job.ended);
+    result.reward = envs::episode_reward(*entry.task, job.pick->problem, job.replies);
     bool finite = std::isfinite(result.reward.value);
     for (const auto& [part, value] : result.reward.parts) finite = finite && std::isfinite(value);
     if (!finite) result.failure = "the reward of task " + entry.name + " is not a finite number";

@@ -1,4 +1,4 @@
-// A reward worker: scores one reply at a time on a thread of its own, so that a slow task delays nobody else. A task
+// A reward worker: scores one episode at a time on a thread of its own, so that a slow task delays nobody else. A task
 // that throws, or gives something that is no number, fails its own episode only.
 #pragma once
 

@@ -46,7 +46,8 @@ void Router::open(const std::vector<SessionRequest>& requests) {
   const auto owner = caf::actor_cast<caf::actor>(self_->current_sender());
   Outbox outbox;
   for (const SessionRequest& request : requests) {
-    Session session{.request = request, .records = {}, .group = choose_group(request.session), .owner = owner};
+    const size_t group = request.group ? *request.group : choose_group(request.session);
+    Session session{.request = request, .records = {}, .group = group, .owner = owner};
     const auto [place_at, added] = sessions_.emplace(request.session, std::move(session));
     if (!added) throw std::logic_error("session " + std::to_string(request.session) + " was opened twice");
     place(request.session, place_at->second, outbox);

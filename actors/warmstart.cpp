@@ -15,15 +15,22 @@ namespace {
 namespace fs = std::filesystem;
 using Demonstration = algos::Learner::Demonstration;
 
+/// What the turns of an episode read, and what is to be answered.
+using Turns = std::vector<std::pair<std::string, std::string>>;
+
 /// Throws std::invalid_argument: a character that no symbol covers, or no room for all of it.
-Demonstration demonstration(const envs::Tokenizer& tokenizer, int64_t max_positions, const std::string& prompt,
-                            const std::string& answer) {
+Demonstration demonstration(const envs::Tokenizer& tokenizer, int64_t max_positions, const Turns& turns) {
   Demonstration out;
-  out.tokens = tokenizer.encode(prompt);
-  out.loss_mask.assign(out.tokens.size(), 0);
-  for (const int32_t id : tokenizer.encode(answer)) out.tokens.push_back(id);
-  out.tokens.push_back(tokenizer.eos());
-  out.loss_mask.resize(out.tokens.size(), 1);
+  const auto append = [&](const std::string& text) {
+    for (const int32_t id : tokenizer.encode(text)) out.tokens.push_back(id);
+  };
+  for (const auto& [prompt, answer] : turns) {
+    append(prompt);
+    out.loss_mask.resize(out.tokens.size(), 0);
+    append(answer);
+    out.tokens.push_back(tokenizer.eos());
+    out.loss_mask.resize(out.tokens.size(), 1);
+  }
   if (static_cast<int64_t>(out.tokens.size()) > max_positions)
     throw std::invalid_argument(fmt::format("a demonstration of {} tokens is longer than model.max_positions, {}",
                                             out.tokens.size(), max_positions));
@@ -48,7 +55,7 @@ std::vector<std::pair<std::string, std::string>> read_pairs(const std::string& f
     if (row["prompt"].get<std::string>().empty()) throw envs::TaskError(where + "the prompt is empty");
     pairs.emplace_back(row["prompt"], row["answer"]);
     try {
-      demonstration(tokenizer, max_positions, pairs.back().first, pairs.back().second);
+      demonstration(tokenizer, max_positions, {pairs.back()});
     } catch (const std::invalid_argument& error) {
       throw envs::TaskError(where + error.what());
     }
@@ -78,13 +85,12 @@ class Source {
             " has no demonstrations: give warmstart.data a JSONL of pairs, or set warmstart.steps = 0");
   }
   Demonstration next() {
-    if (!pairs_.empty()) {
-      const auto& [prompt, answer] = pairs_[random_.below(pairs_.size())];
-      return demonstration(tokenizer_, max_positions_, prompt, answer);
-    }
+    if (!pairs_.empty()) return demonstration(tokenizer_, max_positions_, {pairs_[random_.below(pairs_.size())]});
     const auto pick = tasks_.training(count_++);
+    Turns turns{{pick.problem.prompt, pick.problem.demonstration}};
+    for (const envs::Problem& question : pick.problem.more) turns.emplace_back(question.prompt, question.demonstration);
     try {
-      return demonstration(tokenizer_, max_positions_, pick.problem.prompt, pick.problem.demonstration);
+      return demonstration(tokenizer_, max_positions_, turns);
     } catch (const std::invalid_argument& error) {
       throw envs::TaskError("task " + tasks_.entries()[pick.entry].name + ": " + error.what());
     }

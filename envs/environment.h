@@ -29,14 +29,22 @@ using Options = std::map<std::string, std::string>;  // as text, already checked
 /// One prompt of a task: what the model sees, what a right answer is, and a demonstration for the warm start.
 struct Problem {
   std::string prompt;
-  std::string answer;         // reference for the reward
-  std::string demonstration;  // text of a perfect reply, without the end token; empty if the task has none
+  std::string answer;           // reference for the reward
+  std::string demonstration;    // text of a perfect reply, without the end token; empty if the task has none
+  std::vector<Problem> more{};  // further questions of the episode, one a turn; they have none of their own
+};
+
+/// What the model wrote in one turn.
+struct Reply {
+  std::string text;    // without the end token
+  bool ended = false;  // with the end token
 };
 
 struct Reward {
   double value = 0.0;                   // finite, in [0, 1] for the tasks that ship
   std::map<std::string, double> parts;  // named parts ("correct", "format")
   bool format_error = false;
+  std::vector<double> turns{};  // what each reply earned of the value; empty: there is one reply
 };
 
 /// A source of problems with a reward. Thread-safe after construction (all methods const).
@@ -49,7 +57,8 @@ class Task {
   /// epoch_size). Depends on seed and index alone. Held-out problems (`held_out`) never occur in training.
   virtual Problem problem(uint64_t seed, uint64_t index, bool held_out) const = 0;
   virtual std::optional<uint64_t> epoch_size(bool held_out) const = 0;
-  /// Scores the text of a reply (without the end token). `ended`: the reply ended with the end token.
+  /// Scores the text of a reply (without the end token) to one question: `problem` itself, without its further ones.
+  /// `ended`: the reply ended with the end token.
   virtual Reward reward(const Problem& problem, std::string_view reply, bool ended) const = 0;
   virtual bool has_demonstrations() const = 0;
 };

@@ -22,7 +22,12 @@ inline void append_drawn(algos::Trajectory& episode, TokenRecords records) {
     episode.records.append(records);
   }
 }
-/// The session's part of the random key: what is asked, not when it arrives.
+/// Whether the model has room for what a turn reads, and a token of the reply.
+inline bool room_for_turn(size_t context, size_t read, int64_t max_positions) {
+  return static_cast<int64_t>(context + read) < max_positions;
+}
+/// The session's part of the random key: what is asked, not when it arrives. It serves every turn, since the position
+/// in the sequence is another part.
 inline uint64_t random_session(const envs::TaskMix::Pick& pick, uint64_t sample) {
   return kernels::mix(kernels::mix(kernels::mix(pick.entry, pick.epoch), pick.index), sample);
 }

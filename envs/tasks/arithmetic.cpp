@@ -32,6 +32,11 @@ const std::vector<Option>& options() {
        .default_value = "0",
        .minimum = 0,
        .maximum = 1},
+      {.name = "questions",
+       .help = "of an episode, one a turn: each is asked once the reply before it has ended",
+       .default_value = "1",
+       .minimum = 1,
+       .maximum = 64},
   };
   return table;
 }
@@ -54,7 +59,8 @@ class Arithmetic final : public Task {
         operations_(values.text("operations")),
         padded_(values.boolean("padded")),
         reversed_(values.boolean("reversed")),
-        run_on_(values.number("run_on")) {
+        run_on_(values.number("run_on")),
+        questions_(static_cast<uint64_t>(values.integer("questions"))) {
     for (size_t i = 0; i < digits_; ++i) bound_ *= 10;
     const bool products = operations_.find('*') != std::string::npos;
     answer_digits_ = products ? 2 * digits_ : operations_ == "-" ? digits_ : digits_ + 1;
@@ -66,6 +72,25 @@ class Arithmetic final : public Task {
   }
 
   Problem problem(uint64_t seed, uint64_t index, bool held_out) const override {
+    constexpr uint64_t kQuestion = 0x7175657374696f6eull;  // further questions are drawn from streams of their own
+    Problem first = question(seed, index, held_out);
+    for (uint64_t k = 1; k < questions_; ++k)
+      first.more.push_back(question(seed, kernels::mix(kernels::mix(index, kQuestion), k), held_out));
+    return first;
+  }
+
+  std::optional<uint64_t> epoch_size(bool) const override { return std::nullopt; }
+  bool has_demonstrations() const override { return true; }
+
+  Reward reward(const Problem& problem, std::string_view reply, bool ended) const override {
+    const std::string_view digits = reply.starts_with('-') ? reply.substr(1) : reply;
+    const bool number = !digits.empty() && digits.find_first_not_of("0123456789") == std::string_view::npos;
+    const bool format = ended && number, correct = reply == problem.answer;
+    return {format && correct ? 1.0 : 0.0, {{"correct", correct ? 1.0 : 0.0}, {"format", format ? 1.0 : 0.0}}, !format};
+  }
+
+ private:
+  Problem question(uint64_t seed, uint64_t index, bool held_out) const {
     const Operation operation = draw_problem(seed, index, held_out, [&](kernels::RandomStream& stream) {
       Operation drawn;
       drawn.left = static_cast<int64_t>(stream.below(bound_));
@@ -81,18 +106,6 @@ class Arithmetic final : public Task {
         written(operation.left, digits_) + operation.sign + written(operation.right, digits_) + "=";
     return {prompt, answer, demonstration(answer, seed, index)};
   }
-
-  std::optional<uint64_t> epoch_size(bool) const override { return std::nullopt; }
-  bool has_demonstrations() const override { return true; }
-
-  Reward reward(const Problem& problem, std::string_view reply, bool ended) const override {
-    const std::string_view digits = reply.starts_with('-') ? reply.substr(1) : reply;
-    const bool number = !digits.empty() && digits.find_first_not_of("0123456789") == std::string_view::npos;
-    const bool format = ended && number, correct = reply == problem.answer;
-    return {format && correct ? 1.0 : 0.0, {{"correct", correct ? 1.0 : 0.0}, {"format", format ? 1.0 : 0.0}}, !format};
-  }
-
- private:
   std::string demonstration(std::string text, uint64_t seed, uint64_t index) const {
     constexpr uint64_t kRunOn = 0x72756e6f6eull;  // a stream apart from that of the problem itself
     kernels::RandomStream stream({seed, kernels::Purpose::data, kernels::mix(index, kRunOn), 0});
@@ -110,6 +123,7 @@ class Arithmetic final : public Task {
   std::string operations_;
   bool padded_, reversed_;
   double run_on_;
+  uint64_t questions_;
   uint64_t bound_ = 1;  // operands are below it
 };
 

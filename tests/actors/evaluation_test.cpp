@@ -23,9 +23,9 @@ struct Setup {
   std::shared_ptr<const envs::TaskMix> tasks;
   envs::Tokenizer tokenizer;
 
-  explicit Setup(TestTask::RewardFunction reward, int64_t max_positions = 64) {
+  explicit Setup(TestTask::RewardFunction reward, int64_t max_positions = 64, size_t questions = 1) {
     std::vector<envs::TaskMix::Entry> entries;
-    entries.push_back({"test", std::make_unique<TestTask>(std::move(reward)), 1.0});
+    entries.push_back({"test", std::make_unique<TestTask>(std::move(reward), questions), 1.0});
     tasks = std::make_shared<const envs::TaskMix>(std::move(entries), 1);
     tokenizer = tasks->tokenizer();
     TransformerConfig model = experiment.model.config;
@@ -39,6 +39,41 @@ struct Setup {
     return evaluate(weights, *tasks, tokenizer, request, slots, stop);
   }
 };
+
+TEST_CASE("an episode of several questions goes on after every reply that ended, as far as the model has room") {
+  std::vector<std::string> scored;
+  const auto always_right = [&](std::string_view reply) {
+    scored.emplace_back(reply);
+    return envs::Reward{1.0, {}, false};
+  };
+  EvaluationRequest request;
+  request.prompts = 40;
+  request.samples = 1;
+  request.k = {1};
+  request.max_tokens = 6;
+  const Setup one(always_right), three(always_right, 64, 3), no_room(always_right, 5, 3);
+  one.run(request, 64);
+  const std::vector<std::string> first = scored;
+  REQUIRE(first.size() == 40);
+  scored.clear();
+  const EvaluationResult result = three.run(request, 64);
+  const std::vector<std::string> replies = scored;
+  // Every reply is right: an episode is worth a third of the number of its replies, and 1 only if it had all three.
+  CHECK(result.mean_reward == Approx(static_cast<double>(replies.size()) / 3.0 / 40.0));
+  CHECK(replies.size() > 40);
+  CHECK(replies.size() < 120);
+  CHECK(result.pass_at.at(1) > 0.0);
+  CHECK(result.pass_at.at(1) < result.mean_reward);
+  CHECK(result.failed == 0);
+  for (const std::string& reply : first) CHECK(std::count(replies.begin(), replies.end(), reply) > 0);
+  scored.clear();
+  CHECK(three.run(request, 1).mean_reward == result.mean_reward);
+  CHECK(scored == replies);
+  // Two tokens of prompt and at least one of reply: five positions hold no second question.
+  scored.clear();
+  CHECK(no_room.run(request, 64).mean_reward == Approx(1.0 / 3.0));
+  CHECK(scored.size() == 40);
+}
 
 TEST_CASE("an evaluation depends on its seed, not on the slots") {
   const Setup setup([](std::string_view reply) {

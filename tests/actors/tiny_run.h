@@ -48,19 +48,23 @@ inline Experiment tiny_experiment(bool async) {
   return experiment;
 }
 
-/// A task of the test's own: every prompt is "1=", right answers are "2"; rewards come from `reward`.
+/// A task of the test's own: every prompt is "1=", right answers are "2"; rewards come from `reward`. An episode may
+/// have several questions.
 class TestTask final : public envs::Task {
  public:
   using RewardFunction = std::function<envs::Reward(std::string_view reply)>;
-  explicit TestTask(RewardFunction reward) : reward_(std::move(reward)) {}
+  explicit TestTask(RewardFunction reward, size_t questions = 1) : reward_(std::move(reward)), questions_(questions) {}
   std::vector<std::string> symbols() const override { return {"1", "2", "="}; }
-  envs::Problem problem(uint64_t, uint64_t, bool) const override { return {"1=", "2", "2"}; }
+  envs::Problem problem(uint64_t, uint64_t, bool) const override {
+    return {"1=", "2", "2", std::vector<envs::Problem>(questions_ - 1, {"1=", "2", "2"})};
+  }
   std::optional<uint64_t> epoch_size(bool) const override { return std::nullopt; }
   envs::Reward reward(const envs::Problem&, std::string_view reply, bool) const override { return reward_(reply); }
   bool has_demonstrations() const override { return true; }
 
  private:
   RewardFunction reward_;
+  size_t questions_;
 };
 /// Registers it under a name of its own and makes it the experiment's only task.
 inline void use_task(Experiment& experiment, const std::string& name, TestTask::RewardFunction reward) {
