@@ -324,7 +324,7 @@ TEST_CASE("audit: a wrong problem or option is refused with what is wrong and wh
   folder.write("equal.json", equal.dump());
   refused({"--problem", "equal.json"}, "the exact gradient is 0");
   folder.write("bad.json", changed("/length", 16));
-  refused({"--problem", "bad.json"}, "bad.json: error: length");
+  refused({"--problem", "bad.json"}, "bad.json: error: vocabulary and length make more than 20000 sequences");
 
   refused({"--problem", "absent.json"}, "cannot be read");
   refused({"--problem", "."}, "is a folder");
