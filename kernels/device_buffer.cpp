@@ -23,8 +23,8 @@ void release_cuda(void* memory, const Device& device) noexcept {
 
 void read_back(void* to, const void* from, const Device& from_device, size_t bytes) {
   if (from_device.kind == DeviceKind::cuda) return cuda::copy_out(to, from, bytes);
-  emulated::synchronize();
   emulated::copy_out(to, from, bytes);
+  emulated::check_buffers();
 }
 
 }  // namespace
@@ -60,6 +60,9 @@ void copy_bytes(void* to, const Device& to_device, const void* from, const Devic
   } else if (from_device == to_device) {
     select_device(to_device);
     to_device.kind == DeviceKind::cuda ? cuda::copy(to, from, bytes) : emulated::copy(to, from, bytes);
+  } else if (from_device.kind == DeviceKind::cuda && to_device.kind == DeviceKind::cuda) {
+    select_device(to_device);
+    cuda::copy_from_peer(to, from, from_device.index, bytes);
   } else {
     std::vector<std::byte> staged(bytes);
     copy_bytes(staged.data(), {}, from, from_device, bytes);

@@ -28,6 +28,23 @@ void copy_in(void*, const void*, size_t) { absent(); }
 void copy_out(void*, const void*, size_t) { absent(); }
 void copy(void*, const void*, size_t) { absent(); }
 void clear(void*, size_t) { absent(); }
+MemoryUse memory_use() { absent(); }
+void trim() { absent(); }
+void* allocate_pinned(size_t) { absent(); }
+void release_pinned(void*) noexcept {}
+void copy_in_async(void*, const void*, size_t) { absent(); }
+void copy_out_async(void*, const void*, size_t) { absent(); }
+void copy_from_peer(void*, const void*, int, size_t) { absent(); }
+void* create_stream() { absent(); }
+void destroy_stream(void*) noexcept {}
+void use_stream(void*) { absent(); }
+void* stream_in_use() { absent(); }
+void* create_event() { absent(); }
+void destroy_event(void*) noexcept {}
+void record(void*) { absent(); }
+void await(void*) { absent(); }
+void finish_event(void*) { absent(); }
+void finish_stream() { absent(); }
 void synchronize() { absent(); }
 
 void matmul(const MatmulArgs&) { absent(); }

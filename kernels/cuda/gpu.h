@@ -80,8 +80,8 @@ void launch(const Launch& shape, void (*kernel)(Args...), const std::type_identi
   if (shape.shared > kStaticSharedBytes)
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shape.shared)),
           shape.name);
-  kernel<<<static_cast<unsigned>(shape.blocks), static_cast<unsigned>(shape.threads),
-           static_cast<size_t>(shape.shared)>>>(args...);
+  kernel<<<static_cast<unsigned>(shape.blocks), static_cast<unsigned>(shape.threads), static_cast<size_t>(shape.shared),
+           static_cast<cudaStream_t>(stream_in_use())>>>(args...);
   check(cudaGetLastError(), shape.name);
 }
 
@@ -173,7 +173,7 @@ GPU_DEVICE T atomic_max(T* at, std::type_identity_t<T> value) {
 
 template <class... Args>
 void launch(const Launch& shape, void (*kernel)(Args...), const std::type_identity_t<Args>&... args) {
-  emulator::run(shape, [&] { kernel(args...); });
+  emulator::submit([=] { emulator::run(shape, [&] { kernel(args...); }); });
 }
 
 }  // namespace motley::kernels::emulated

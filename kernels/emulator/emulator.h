@@ -9,6 +9,7 @@
 #include <functional>
 #include <source_location>
 #include <stdexcept>
+#include <string>
 #include <type_traits>
 
 #include "kernels/cuda/launch.h"
@@ -54,6 +55,14 @@ extern constinit thread_local Place place;
 void set_order(uint64_t seed);
 /// Runs `body` as every thread of every block. Throws Fault, and what the body throws.
 void run(const Launch& launch, const std::function<void()>& body);
+
+/// Does a piece of work in the order of this thread's stream (kernels/device_memory.h): at once, or when the stream is
+/// waited for.
+void submit(std::function<void()> work);
+/// Does what all streams were given.
+void finish_all();
+/// A fault that nobody could be told when it happened: the next synchronize throws the first of them.
+void tell_later(const std::string& fault) noexcept;
 
 void barrier(const Where& where);
 /// Gives `mine` to the warp and waits for its other lanes. Until this lane meets them twice more, given(lane) is what

@@ -17,20 +17,24 @@ GuardedBytes::GuardedBytes(size_t bytes) : bytes_(bytes), memory_(new unsigned c
 }
 GuardedBytes::~GuardedBytes() { hide(false); }
 
+void GuardedBytes::retire() {
+  retired_ = true;
+  fill_zones();
+  hide(true);
+}
+
 void GuardedBytes::fill_zones() {
-  std::fill_n(memory_.get(), kZone, kGuard);
+  std::fill_n(memory_.get(), kZone + (retired_ ? bytes_ : 0), kGuard);
   std::fill_n(memory_.get() + kZone + bytes_, kZone, kGuard);
 }
 
 void GuardedBytes::hide([[maybe_unused]] bool hidden) const {
 #if defined(__SANITIZE_ADDRESS__)
-  unsigned char* const begin = memory_.get();
-  unsigned char* const end = begin + kZone + bytes_;
   if (hidden) {
-    ASAN_POISON_MEMORY_REGION(begin, kZone);
-    ASAN_POISON_MEMORY_REGION(end, kZone);
+    ASAN_POISON_MEMORY_REGION(memory_.get(), kZone + (retired_ ? bytes_ : 0));
+    ASAN_POISON_MEMORY_REGION(memory_.get() + kZone + bytes_, kZone);
   } else {
-    ASAN_UNPOISON_MEMORY_REGION(begin, bytes_ + 2 * kZone);
+    ASAN_UNPOISON_MEMORY_REGION(memory_.get(), bytes_ + 2 * kZone);
   }
 #endif
 }
@@ -38,9 +42,10 @@ void GuardedBytes::hide([[maybe_unused]] bool hidden) const {
 bool GuardedBytes::intact() {
   const auto untouched = [](unsigned char byte) { return byte == kGuard; };
   hide(false);
-  const unsigned char* const end = memory_.get() + kZone + bytes_;
-  const bool intact =
-      std::all_of(memory_.get(), memory_.get() + kZone, untouched) && std::all_of(end, end + kZone, untouched);
+  const unsigned char* const begin = memory_.get();
+  const unsigned char* const end = begin + kZone + bytes_;
+  const bool intact = std::all_of(begin, begin + kZone + (retired_ ? bytes_ : 0), untouched) &&
+                      std::all_of(end, end + kZone, untouched);
   fill_zones();
   hide(true);
   return intact;

@@ -1,4 +1,5 @@
-// Bytes between two guard zones: AddressSanitizer sees any touch of a zone, intact() sees a store without it.
+// Bytes between two guard zones: AddressSanitizer sees any touch of a zone, intact() sees a store without it. Retired
+// bytes are all zone.
 #pragma once
 
 #include <cstddef>
@@ -17,6 +18,9 @@ class GuardedBytes {
   size_t size() const { return bytes_; }
   /// False when a zone has been written to since the last call.
   bool intact();
+  /// Nobody may touch the bytes any more.
+  void retire();
+  bool retired() const { return retired_; }
 
  private:
   static constexpr size_t kZone = 256;  // a multiple of every element's size and of a cache line
@@ -24,6 +28,7 @@ class GuardedBytes {
   void hide(bool hidden) const;
 
   size_t bytes_;
+  bool retired_ = false;
   std::unique_ptr<unsigned char[]> memory_;
 };
 

@@ -46,6 +46,7 @@ void add_convert_cases(std::vector<DeviceCase>& cases);
 void add_embedding_cases(std::vector<DeviceCase>& cases);
 void add_cache_cases(std::vector<DeviceCase>& cases);
 void add_sampling_cases(std::vector<DeviceCase>& cases);
+void add_stream_cases(std::vector<DeviceCase>& cases);
 
 /// The first difference in bits; empty: none. NaN equals NaN: what its bits are, no device promises.
 std::string difference(const Outputs& got, const Outputs& want);

@@ -12,6 +12,7 @@
 #include "kernels/arrays.h"
 #include "kernels/attention.h"
 #include "kernels/device_memory.h"
+#include "kernels/device_stream.h"
 #include "kernels/emulator/emulator.h"
 #include "kernels/head.h"
 #include "kernels/matmul.h"
@@ -123,6 +124,15 @@ TEST_CASE("a build without CUDA says so") {
   CHECK_THROWS_WITH(cuda::use_device(0), says);
   CHECK_THROWS_WITH(cuda::allocate(1), says);
   CHECK_THROWS_WITH(cuda::synchronize(), says);
+  CHECK_THROWS_WITH(cuda::memory_use(), says);
+  CHECK_THROWS_WITH(cuda::trim(), says);
+  CHECK_THROWS_WITH(cuda::allocate_pinned(1), says);
+  CHECK_THROWS_WITH(cuda::copy_in_async(nullptr, nullptr, 0), says);
+  CHECK_THROWS_WITH(cuda::copy_out_async(nullptr, nullptr, 0), says);
+  CHECK_THROWS_WITH(cuda::copy_from_peer(nullptr, nullptr, 0, 0), says);
+  CHECK_THROWS_WITH(Stream(Device{DeviceKind::cuda, 0}), says);
+  CHECK_THROWS_WITH(Event(Device{DeviceKind::cuda, 0}), says);
+  CHECK_THROWS_WITH(PinnedBytes(Device{DeviceKind::cuda, 0}, 4), says);
   CHECK_THROWS_WITH(cuda::copy(nullptr, nullptr, 0), says);
   CHECK_THROWS_WITH(cuda::clear(nullptr, 0), says);
   CHECK_THROWS_WITH(cuda::multiply<fp16>(nullptr, nullptr, nullptr, 0), says);
