@@ -18,6 +18,7 @@ GuardedBytes::GuardedBytes(size_t bytes) : bytes_(bytes), memory_(new unsigned c
 GuardedBytes::~GuardedBytes() { hide(false); }
 
 void GuardedBytes::retire() {
+  hide(false);
   retired_ = true;
   fill_zones();
   hide(true);
