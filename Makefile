@@ -66,13 +66,13 @@ audit: configure
 	build/$(BUILD)/test_app '[.write-audit]'
 
 # Number formats, random numbers, matrix fragments and the kernels of docs/ops.md, each against the CPU. Built where nvcc is;
-# build/cuda/*_check and the libraries beside them are all that the machine with the GPU needs.
+# build/cuda/*_check, device_bench and the libraries beside them are all that the machine with the GPU needs.
 device-check:
 	@command -v nvcc >/dev/null || [ -x build/cuda/kernels_check ] || { echo 'device-check: no nvcc, and nothing built' >&2; exit 1; }
 	@! command -v nvcc >/dev/null || { cmake --preset cuda >/dev/null && cmake --build build/cuda -j $(JOBS) --target device_check; }
 	@if command -v nvidia-smi >/dev/null && nvidia-smi >/dev/null 2>&1; then \
-	   build/cuda/formats_check && build/cuda/fragments_check && build/cuda/kernels_check; \
-	 else echo 'device-check: built; no GPU here to run build/cuda/formats_check, fragments_check and kernels_check on'; fi
+	   build/cuda/formats_check && build/cuda/fragments_check && build/cuda/kernels_check && build/cuda/device_bench; \
+	 else echo 'device-check: built; no GPU here to run build/cuda/{formats,fragments,kernels}_check and device_bench on'; fi
 
 # Every CUDA kernel for every architecture that is built for; and, for ARCH, what ptxas says of each kernel, which fails
 # when one spills registers.

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "kernels/matmul.h"
+#include "kernels/packed_device.h"
 #include "kernels/quantize.h"
 #include "tests/kernels/device_cases.h"
 #include "tests/kernels/packed_cases.h"
@@ -70,10 +71,9 @@ Outputs run_product(const MatmulCase& in, const Device& device, const Multiply& 
       residual(device, in.residual.bytes);
   const OnDevice<float> columns(device, in.column_factors), rows(device, in.row_factors), a_scales(device, in.a_scales),
       b_scales(device, in.b_scales);
-  const auto bytes_of = [](const auto& from) { return std::vector<uint8_t>(from.begin(), from.end()); };
   const bool packed = in.packed != nullptr, host = device.kind == DeviceKind::cpu;
-  const OnDevice<uint8_t> codes(device, packed ? bytes_of(in.packed->codes) : std::vector<uint8_t>()),
-      block_codes(device, packed ? bytes_of(in.packed->block_codes) : std::vector<uint8_t>());
+  PackedOnDevice weights;
+  if (packed && !host) weights = copied_to(device, *in.packed);
   MatmulArgs args;
   const auto at = [](ConstMatrix view, const void* data) {
     view.data = data;
@@ -82,9 +82,7 @@ Outputs run_product(const MatmulCase& in, const Device& device, const Multiply& 
   args.a = at(in.a.view, a.data());
   if (!packed) args.b = at(in.b.view, b.data());
   if (packed && host) args.packed = in.packed.get();
-  if (packed && !host)
-    args.packed_codes = {codes.data(),    block_codes.data(), in.packed->rows,
-                         in.packed->cols, in.packed->format,  in.packed->scaling};
+  args.packed_codes = weights.view;
   const ConstMatrix& out = in.c.view;
   args.c = {c.data(), out.dtype, out.rows, out.cols, out.row_stride, out.col_stride};
   if (!in.gate.bytes.empty()) args.gate = at(in.gate.view, gate.data());
