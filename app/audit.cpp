@@ -11,6 +11,7 @@
 #include "app/audit_report.h"
 #include "app/commands.h"
 #include "app/input_error.h"
+#include "app/output_file.h"
 #include "tensor/model_file.h"
 
 namespace motley::app {
@@ -241,6 +242,7 @@ int audit_command(const AuditArguments& arguments) {
   if (!arguments.plot.empty() && !page && !arguments.plot.ends_with(".svg")) {
     throw InputError({"motley audit --plot"}, "'" + arguments.plot + "' is neither FILE.html nor FILE.svg");
   }
+  if (!arguments.plot.empty()) check_output_file("motley audit --plot", arguments.plot);
   if (arguments.table && arguments.json) throw InputError({"motley audit"}, "--table and --json: one of them");
   try {
     if (arguments.print_problem) {

@@ -11,6 +11,7 @@
 #include "app/checkpoint_tasks.h"
 #include "app/commands.h"
 #include "app/input_error.h"
+#include "app/output_file.h"
 #include "app/schema.h"
 #include "app/token_lines.h"
 #include "tensor/model_file.h"
@@ -132,6 +133,7 @@ std::string with_commas(int64_t count) {
 }
 
 int mismatch_command(const MismatchArguments& arguments) {
+  if (!arguments.plot.empty()) check_output_file("motley mismatch --plot", arguments.plot);
   std::vector<kernels::NumericProfile> samplers;
   for (const std::string& name : arguments.samplers) {
     samplers.push_back(chosen_profile("--sampler", name, arguments.sampler_tile));

@@ -136,15 +136,6 @@ Prepared prepare(const RunArguments& arguments) {
   return prepared;
 }
 
-[[nodiscard]] std::unique_ptr<FolderLock> open_folder(Prepared& prepared) {
-  actors::RunRequest& request = prepared.request;
-  if (!request.resume) request.folder = make_run_folder(request.experiment);
-  auto lock = std::make_unique<FolderLock>(request.folder);
-  write_file_atomically(request.folder / "experiment.toml", experiment_to_toml(request.experiment));
-  say((request.resume ? "resuming " : "run folder ") + request.folder.string() + "\n");
-  return lock;
-}
-
 /// What ends before the first update leaves nothing behind, as if the TOML had been refused.
 void remove_unused(const actors::RunRequest& request) {
   std::error_code error;
@@ -155,6 +146,20 @@ void remove_unused(const actors::RunRequest& request) {
   std::filesystem::remove(request.folder.parent_path(), error);  // fails if anything else is there
 }
 
+[[nodiscard]] std::unique_ptr<FolderLock> open_folder(Prepared& prepared) {
+  actors::RunRequest& request = prepared.request;
+  if (!request.resume) request.folder = make_run_folder(request.experiment);
+  auto lock = std::make_unique<FolderLock>(request.folder);
+  try {
+    write_file_atomically(request.folder / "experiment.toml", experiment_to_toml(request.experiment));
+  } catch (...) {
+    remove_unused(request);
+    throw;
+  }
+  say((request.resume ? "resuming " : "run folder ") + request.folder.string() + "\n");
+  return lock;
+}
+
 actors::RunSummary observed_run(const Prepared& prepared) {
   const actors::RunRequest& request = prepared.request;
   actors::StopRequest stop{0};
@@ -162,13 +167,7 @@ actors::RunSummary observed_run(const Prepared& prepared) {
     Observers observers(request.folder, request.experiment, prepared.keep_through);
     const SignalWatch watch(stop, observers);
     return actors::run_experiment(request, observers, stop);
-  } catch (const actors::CheckpointError&) {
-    remove_unused(request);
-    throw;
-  } catch (const ModelFileError&) {
-    remove_unused(request);
-    throw;
-  } catch (const envs::TaskError&) {
+  } catch (...) {
     remove_unused(request);
     throw;
   }

@@ -74,10 +74,18 @@ std::optional<fs::path> enclosing_run_folder(const fs::path& path) {
 
 fs::path make_run_folder(const Experiment& experiment) {
   const std::string base = fmt::format("{}-{}", experiment.name, experiment.seed);
-  fs::create_directories(experiment.run.dir);
+  std::error_code error;
+  const auto require_made = [&](const fs::path& folder) {
+    if (!error) return;
+    throw InputError({"run.dir = " + experiment.run.dir}, folder.string() + " cannot be made: " + error.message(),
+                     "give a folder that can be written to");
+  };
+  fs::create_directories(experiment.run.dir, error);
+  require_made(experiment.run.dir);
   for (int suffix = 1;; ++suffix) {
     fs::path folder = fs::path(experiment.run.dir) / (suffix == 1 ? base : fmt::format("{}-{}", base, suffix));
-    if (fs::create_directory(folder)) return folder;
+    if (fs::create_directory(folder, error)) return folder;
+    require_made(folder);
   }
 }
 

@@ -10,7 +10,7 @@
 namespace motley::app {
 
 /// <dir>/<name>-<seed>, or with the first free suffix -2, -3, ... The folder is made here, so that two runs which start
-/// together get two.
+/// together get two. InputError where it cannot be made.
 std::filesystem::path make_run_folder(const Experiment& experiment);
 
 /// The run folder that `path` is, or that the checkpoint `path` lies in; nothing if there is none.

@@ -57,6 +57,11 @@ void sync_folder(const std::filesystem::path& folder) {
 
 void write_file_atomically(const std::filesystem::path& file, std::string_view bytes) {
   static std::atomic<uint64_t> count{0};
+  std::error_code error;
+  const std::filesystem::file_status status = std::filesystem::status(file, error);
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
+    throw std::runtime_error(file.string() + ": is there already and no regular file, which a rename would remove");
+  }
   const std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : std::filesystem::path(".");
   // A name of its own for each write: two writers of one file never share a temporary.
   std::string name = file.filename().string();

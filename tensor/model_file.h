@@ -30,7 +30,7 @@ std::string read_file(const std::filesystem::path& file);
 /// The same errors, before a file is opened piece by piece.
 void require_regular_file(const std::filesystem::path& file);
 
-/// Bytes to a file: written beside, synced, renamed. Throws std::runtime_error with the path and errno's text.
+/// Bytes to a file, never over a pipe or device: written beside, synced, renamed. std::runtime_error: path and reason.
 void write_file_atomically(const std::filesystem::path& file, std::string_view bytes);
 
 void save_model(const std::filesystem::path& folder, const TransformerConfig& config, const Parameters& parameters);

@@ -347,6 +347,9 @@ TEST_CASE("audit: a wrong problem or option is refused with what is wrong and wh
   refused({"--vocabulary", "8", "--length", "4", "--no-end"}, "make 4680 pairs of a prefix and a token");
   refused({"--policy", "tree"}, "allowed: table, transformer");
   refused({"--plot", "x.png"}, "FILE.html");
+  refused({"--plot", "absent/x.svg"}, "--plot absent/x.svg: error: there is no folder 'absent'");
+  std::filesystem::create_directory(folder / "x.svg");
+  refused({"--plot", "x.svg"}, "is there already, and no regular file");
   refused({"--print-problem", "--mismatch", "fp8", "--mismatch", "bf16"}, "one --mismatch");
 }
 

@@ -100,6 +100,17 @@ TEST_CASE("a model that cannot fit is refused before anything is made") {
   CHECK(least_memory(experiment) == 4.0 * (5 * (2 + 6 + 16 + 6) + 20));
 }
 
+TEST_CASE("a run folder that cannot be made, or not be filled, is refused or leaves nothing") {
+  const TemporaryFolder folder;
+  folder.write("x.toml", kSmallRun);
+  require_refused(run_binary(folder, run_arguments("x.toml", {"run.dir=x.toml"})), "run.dir = x.toml: error: x.toml");
+  require_refused(run_binary(folder, run_arguments("x.toml", {"run.dir=/proc/runs"})), "/proc/runs cannot be made");
+  // No file may grow: as on a full disk.
+  const Ended full = run_binary(folder, short_run(), "trap '' XFSZ; ulimit -f 1;");
+  CHECK(full.code == 1);
+  CHECK_FALSE(std::filesystem::exists(folder / "runs/small-0"));
+}
+
 TEST_CASE("prompts and demonstrations without room are the input's fault") {
   const TemporaryFolder folder;
   folder.write("x.toml", kSmallRun);

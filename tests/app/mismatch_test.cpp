@@ -1,4 +1,6 @@
 // motley mismatch: what it reports of a small run, and what it refuses.
+#include <sys/stat.h>
+
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 #include <regex>
@@ -161,6 +163,9 @@ TEST_CASE("mismatch: wrong input is refused with its place") {
   refused({"--env", "arithmetik"}, "did you mean 'arithmetic'");
   refused({"--env", "arithmetic", "--prompts", "x"}, "both --prompts and --env");
   refused({"--prompts", "absent.jsonl"}, "absent.jsonl: error: cannot be read");
+  refused({"--plot", "absent/x.html"}, "--plot absent/x.html: error: there is no folder 'absent'");
+  REQUIRE(mkfifo((run.folder / "pipe.html").c_str(), 0600) == 0);
+  refused({"--plot", "pipe.html"}, "is there already, and no regular file");
   refused({"--attribution", "all"}, "--attribution");
   refused({"--temperature", "0"}, "--temperature");
   refused({"--temperature", "nan"}, "--temperature: Value nan not in range 0.001 to 100");

@@ -1,5 +1,6 @@
 #include "tensor/model_file.h"
 
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -167,6 +168,9 @@ TEST_CASE("a file write is whole or absent") {
   CHECK_THROWS_WITH(write_file_atomically(folder / "no" / "such", "x"), Contains("No such file"));
   fs::create_directory(folder / "taken");
   CHECK_THROWS_WITH(write_file_atomically(folder / "taken", "x"), Contains("taken"));
+  REQUIRE(mkfifo((folder / "pipe").c_str(), 0600) == 0);
+  CHECK_THROWS_WITH(write_file_atomically(folder / "pipe", "x"), Contains("no regular file"));
+  CHECK(std::filesystem::is_fifo(folder / "pipe"));
   size_t left = 0;
   for (const auto& entry : fs::directory_iterator(folder.path())) left += entry.is_regular_file();
   CHECK(left == 1);  // no temporary stays behind
