@@ -217,7 +217,8 @@ void LearnerActor::add_drawn(algos::Metrics& metrics, const std::vector<algos::T
   for (const TrajectoryGroup& group : equal_)
     for (const TrajectoryPtr& sample : group.samples) add(*sample);
   const auto group_size = static_cast<size_t>(fleet_->experiment.algo.group_size);
-  metrics["groups/drawn"] = static_cast<double>(equal_.size() + batch.size() / group_size);
+  const size_t kept = batch.size() / group_size;
+  metrics["groups/drawn"] = static_cast<double>(equal_.size() + kept);
   metrics["groups/dropped_equal"] = static_cast<double>(equal_.size());
   if (count > 0.0) metrics["reward/drawn"] = reward / count;
 }
