@@ -34,7 +34,7 @@ struct HeadArgs {
   Compute<T>* entropy;      // [rows]; may be null
   Compute<T>* lse;          // [rows]; may be null
   // Room for z of the first rows: the forward pass of the CPU's body leaves them there, and its backward pass reads
-  // and overwrites them. None: they are computed again.
+  // them. None: they are computed again.
   Compute<T>* kept_logits = nullptr;  // [kept_rows, vocabulary]
   int64_t kept_rows = 0;
 };

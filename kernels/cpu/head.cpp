@@ -26,17 +26,6 @@ static double row_p_log_p(const double* values, int64_t count, double lse) {
     return p == 0.0 ? 0.0 : p * log_p;
   });
 }
-static void row_cotangents(double* values, int64_t count, double lse, double entropy, double a, double c) {
-  for (int64_t i = 0; i < count; ++i) {
-    const double log_p = values[i] - lse, p = exponential(log_p);
-    const double slope = c == 0.0 ? a : a - c * (log_p + entropy);
-    values[i] = c != 0.0 && p == 0.0 ? 0.0 : slope * p;
-  }
-}
-static void row_divide(double* values, int64_t count, double divisor) {
-  for (int64_t i = 0; i < count; ++i) values[i] /= divisor;
-}
-
 template <class C>
 static C row_log_sum_exp(const C* values, int64_t count) {
   const C largest = row_largest(values, count);
@@ -102,16 +91,15 @@ void logits_of(const HeadArgs<T>& args, const PackedMatrix* packed, int64_t firs
   matmul(product);
 }
 
-/// Calls body(row, z of the row) for every row, chunk by chunk, and after_chunk(first row, rows, z of the chunk).
-/// `again`: the kept logits are there from the first pass.
-template <class T, class Body, class After>
-void for_each_row(const HeadArgs<T>& args, bool again, Body body, After after_chunk) {
+/// Calls body(row, z of the row) for every row, chunk by chunk.
+template <class T, class Body>
+void for_each_row(const HeadArgs<T>& args, Body body) {
   using C = Compute<T>;
   const int64_t vocabulary = args.vocabulary, kept = std::min(args.kept_rows, args.rows);
   const int64_t step = std::min(chunk_rows(vocabulary), std::max<int64_t>(args.rows - kept, 1));
   const int64_t cached = kept_step(args, kept);
   std::optional<PackedMatrix> packed;
-  if (!again && cached < kept)
+  if (cached < kept)
     packed = pack(row_major(static_cast<const void*>(args.weight), dtype_of<T>(), vocabulary, args.width));
   C* room = kept < args.rows ? scratch<struct HeadLogits, C>(step * vocabulary) : nullptr;
   const C divisor = static_cast<C>(args.temperature);
@@ -119,15 +107,14 @@ void for_each_row(const HeadArgs<T>& args, bool again, Body body, After after_ch
     const bool is_kept = first < kept;
     rows = is_kept ? std::min(cached, kept - first) : std::min(step, args.rows - first);
     C* logits = is_kept ? args.kept_logits + first * vocabulary : room;
-    if (!is_kept || !again) logits_of(args, packed ? &*packed : nullptr, first, rows, logits);
+    logits_of(args, packed ? &*packed : nullptr, first, rows, logits);
     parallel_for(rows, 1 + kPieceElements / (4 * vocabulary + 1), [&](int64_t begin, int64_t end) {
       for (int64_t r = begin; r < end; ++r) {
         C* z = logits + r * vocabulary;
-        if (divisor != C{1} && (!is_kept || !again)) row_divide(z, vocabulary, divisor);
+        if (divisor != C{1}) row_divide(z, vocabulary, divisor);
         body(first + r, z);
       }
     });
-    after_chunk(first, rows, logits);
   }
 }
 
@@ -153,65 +140,10 @@ void head(const HeadArgs<T>& args) {
     args.log_outside[r] = row_log_sum_exp(support.values, support.count) - lse;
     for (int64_t k = begin; k < end; ++k) support.values[support.place(args.selected.ids[k])] = selected[k - begin];
   };
-  for_each_row(args, false, row, [](int64_t, int64_t, const C*) {});
+  for_each_row(args, row);
 }
 
-namespace {
-
-/// z of a row becomes dL/dlogits, the factor 1 / temperature included. A row without cotangents gets zeros.
-template <class T>
-void row_backward(const HeadBackwardArgs<T>& args, int64_t r, Compute<T>* z) {
-  using C = Compute<T>;
-  const HeadArgs<T>& forward = args.forward;
-  const int64_t begin = forward.selected.offsets == nullptr ? 0 : forward.selected.offsets[r];
-  const int64_t end = forward.selected.offsets == nullptr ? 0 : forward.selected.offsets[r + 1];
-  const C c = args.d_entropy == nullptr ? C{0} : args.d_entropy[r];
-  C a{0};
-  bool any = c != C{0};
-  for (int64_t k = begin; k < end; ++k) {
-    a -= args.d_log_p[k];
-    any = any || args.d_log_p[k] != C{0};
-  }
-  if (!any) return static_cast<void>(std::fill_n(z, forward.vocabulary, C{0}));
-  const Support<C> support = support_of(forward, r, z);
-  row_cotangents(support.values, support.count, forward.lse[r], c == C{0} ? C{0} : forward.entropy[r], a, c);
-  if (support.ids != nullptr) {
-    std::fill_n(z, forward.vocabulary, C{0});
-    for (int64_t i = 0; i < support.count; ++i) z[support.ids[i]] = support.values[i];
-  }
-  for (int64_t k = begin; k < end; ++k) z[forward.selected.ids[k]] += args.d_log_p[k];
-  if (forward.temperature != 1.0) row_divide(z, forward.vocabulary, static_cast<C>(forward.temperature));
-}
-
-}  // namespace
-
-template <class T>
-void head_backward(const HeadBackwardArgs<T>& args) {
-  using C = Compute<T>;
-  const HeadArgs<T>& forward = args.forward;
-  const int64_t width = forward.width, vocabulary = forward.vocabulary;
-  const auto products = [&](int64_t first, int64_t rows, const C* dz) {
-    const ConstMatrix slopes = row_major(static_cast<const void*>(dz), dtype_of<C>(), rows, vocabulary);
-    MatmulArgs hidden;
-    hidden.a = slopes;
-    hidden.b = transposed(row_major(static_cast<const void*>(forward.weight), dtype_of<T>(), vocabulary, width));
-    hidden.c = row_major(static_cast<void*>(args.d_hidden + first * width), dtype_of<T>(), rows, width);
-    matmul(hidden);
-    MatmulArgs weight;
-    weight.a = transposed(slopes);
-    weight.b =
-        transposed(row_major(static_cast<const void*>(forward.hidden + first * width), dtype_of<T>(), rows, width));
-    weight.c = row_major(static_cast<void*>(args.d_weight), dtype_of<C>(), vocabulary, width);
-    weight.accumulate = true;
-    matmul(weight);
-  };
-  for_each_row(
-      forward, true, [&](int64_t r, C* z) { row_backward(args, r, z); }, products);
-}
-
-#define MOTLEY_INSTANTIATE(T)                \
-  template void head<T>(const HeadArgs<T>&); \
-  template void head_backward<T>(const HeadBackwardArgs<T>&);
+#define MOTLEY_INSTANTIATE(T) template void head<T>(const HeadArgs<T>&);
 MOTLEY_FOR_EACH_TYPE(MOTLEY_INSTANTIATE)
 
 }  // namespace motley::kernels::cpu

@@ -49,12 +49,12 @@ float p_log_p(const float* values, int64_t count, float lse) {
   return sum.total();
 }
 
-void cotangents(float* values, int64_t count, float lse, float entropy, float a, float c) {
+void cotangents(const float* values, float* out, int64_t count, float lse, float entropy, float a, float c) {
   const RowTag tag;
   const RowVector by = hn::Set(tag, lse), all = hn::Set(tag, a);
   if (c == 0.0f) {
     for_each_row_vector(values, count, 0.0f, [&](int64_t i, RowVector x, int64_t) {
-      store_values(hn::Mul(all, exponential_of(hn::Sub(x, by))), values, i, count);
+      store_values(hn::Mul(all, exponential_of(hn::Sub(x, by))), out, i, count);
     });
     return;
   }
@@ -62,7 +62,7 @@ void cotangents(float* values, int64_t count, float lse, float entropy, float a,
   for_each_row_vector(values, count, 0.0f, [&](int64_t i, RowVector x, int64_t) {
     const RowVector log_p = hn::Sub(x, by), p = exponential_of(log_p);
     const RowVector slope = hn::Sub(all, hn::Mul(factor, hn::Add(log_p, h)));
-    store_values(hn::IfThenZeroElse(hn::Eq(p, hn::Zero(tag)), hn::Mul(p, slope)), values, i, count);
+    store_values(hn::IfThenZeroElse(hn::Eq(p, hn::Zero(tag)), hn::Mul(p, slope)), out, i, count);
   });
 }
 
@@ -91,8 +91,8 @@ float row_exp_sum(const float* values, int64_t count, float shift) {
 float row_p_log_p(const float* values, int64_t count, float lse) {
   return HWY_DYNAMIC_DISPATCH(p_log_p)(values, count, lse);
 }
-void row_cotangents(float* values, int64_t count, float lse, float entropy, float a, float c) {
-  HWY_DYNAMIC_DISPATCH(cotangents)(values, count, lse, entropy, a, c);
+void row_cotangents(const float* values, float* out, int64_t count, float lse, float entropy, float a, float c) {
+  HWY_DYNAMIC_DISPATCH(cotangents)(values, out, count, lse, entropy, a, c);
 }
 void row_divide(float* values, int64_t count, float divisor) { HWY_DYNAMIC_DISPATCH(divide)(values, count, divisor); }
 

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "kernels/math.h"
+
 namespace motley::kernels::cpu {
 
 /// The largest value, NaN left out; -inf for count = 0.
@@ -12,9 +14,21 @@ float row_largest(const float* values, int64_t count);
 float row_exp_sum(const float* values, int64_t count, float shift);
 /// Sum of p log p with log p = values[i] - lse; what has no mass adds nothing, though its log is infinite.
 float row_p_log_p(const float* values, int64_t count, float lse);
-/// values[i] becomes a p - c p (log p + entropy): what every member of the support has of dL/dz.
-void row_cotangents(float* values, int64_t count, float lse, float entropy, float a, float c);
+/// out[i] = a p - c p (log p + entropy) with log p = values[i] - lse: what every member of the support has of dL/dz.
+/// `out` may be `values`.
+void row_cotangents(const float* values, float* out, int64_t count, float lse, float entropy, float a, float c);
+inline void row_cotangents(const double* values, double* out, int64_t count, double lse, double entropy, double a,
+                           double c) {
+  for (int64_t i = 0; i < count; ++i) {
+    const double log_p = values[i] - lse, p = exponential(log_p);
+    const double slope = c == 0.0 ? a : a - c * (log_p + entropy);
+    out[i] = c != 0.0 && p == 0.0 ? 0.0 : slope * p;
+  }
+}
 /// values[i] /= divisor.
 void row_divide(float* values, int64_t count, float divisor);
+inline void row_divide(double* values, int64_t count, double divisor) {
+  for (int64_t i = 0; i < count; ++i) values[i] /= divisor;
+}
 
 }  // namespace motley::kernels::cpu

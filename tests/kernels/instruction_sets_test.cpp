@@ -77,7 +77,7 @@ TEST_CASE("the head's passes over a row have the bits of their definitions") {
                    })));
         for (const float c : {0.0f, 0.2f}) {
           std::vector<float> found = row, wanted = row;
-          cpu::row_cotangents(found.data(), count, lse, entropy, a, c);
+          cpu::row_cotangents(found.data(), found.data(), count, lse, entropy, a, c);
           for (float& value : wanted) {
             const float log_p = value - lse, p = exponential(log_p);
             value = c == 0.0f ? a * p : p == 0.0f ? 0.0f : p * (a - c * (log_p + entropy));
