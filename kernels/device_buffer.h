@@ -10,7 +10,7 @@ namespace motley::kernels {
 
 /// Uninitialized, aligned to 64 bytes, given back when the last owner is gone (kernels/device_memory.h). Throws
 /// std::runtime_error where there is no such device or not enough memory. Tensors of the CPU have a pool of their own
-/// (tensor/buffer_pool.h).
+/// (kernels/buffer_pool.h).
 std::shared_ptr<void> allocate_on(const Device& device, size_t bytes);
 /// Returns when the bytes may be read on the host, or by the next kernel of the device. From one CUDA
 /// device to another it goes directly, between other devices through the host. What kernels of the emulated device did

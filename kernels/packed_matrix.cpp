@@ -4,6 +4,7 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "kernels/cpu/matmul_inner.h"
 #include "kernels/matmul.h"
 #include "kernels/packed_layout.h"
 #include "kernels/parallel.h"
@@ -20,7 +21,9 @@ PackedMatrix empty_matrix(int64_t rows, int64_t cols, Format format, Scaling sca
   packed.scaling = scaling;
   const int64_t panels = (rows + kPanelRows - 1) / kPanelRows;
   packed.codes.resize(static_cast<size_t>(panels * panel_bytes(format, cols)));
-  packed.block_codes.resize(static_cast<size_t>(panels * panel_block_bytes(scaling, cols)));
+  if (format != Format::fp32 || rows % kPanelRows != 0)  // else every byte is set
+    std::fill(packed.codes.begin(), packed.codes.end(), uint8_t{0});
+  packed.block_codes.assign(static_cast<size_t>(panels * panel_block_bytes(scaling, cols)), 0);
   return packed;
 }
 
@@ -63,12 +66,13 @@ void for_panels(const PackedMatrix& packed, Body&& body) {
   });
 }
 
-template <class T>
 void pack_elements(const ConstMatrix& b, PackedMatrix& packed) {
   const int64_t size = panel_bytes(packed.format, b.cols);
   for_panels(packed, [&](int64_t p, int64_t rows) {
-    const T* in = static_cast<const T*>(b.data) + p * kPanelRows * b.row_stride;
-    interleave(in, b.row_stride, b.col_stride, rows, b.cols, reinterpret_cast<T*>(packed.codes.data() + p * size));
+    uint8_t* out = packed.codes.data() + p * size;
+    if (b.dtype == DType::f32) return cpu::pack_panel(b, p, reinterpret_cast<float*>(out));
+    const uint16_t* in = static_cast<const uint16_t*>(b.data) + p * kPanelRows * b.row_stride;
+    interleave(in, b.row_stride, b.col_stride, rows, b.cols, reinterpret_cast<uint16_t*>(out));
   });
 }
 
@@ -98,10 +102,7 @@ PackedMatrix pack(const ConstMatrix& b) {
   if (b.dtype == DType::f64) throw std::logic_error("pack: float64 matrices are not packed");
   const Format format = b.dtype == DType::f32 ? Format::fp32 : b.dtype == DType::bf16 ? Format::bf16 : Format::fp16;
   PackedMatrix packed = empty_matrix(b.rows, b.cols, format, Scaling::none);
-  if (b.dtype == DType::f32)
-    pack_elements<uint32_t>(b, packed);
-  else
-    pack_elements<uint16_t>(b, packed);
+  pack_elements(b, packed);
   return packed;
 }
 

@@ -5,9 +5,10 @@
 
 #include <cstdint>
 #include <new>
+#include <utility>
 #include <vector>
 
-#include "kernels/huge_pages.h"
+#include "kernels/buffer_pool.h"
 #include "kernels/profile.h"
 
 namespace motley::kernels {
@@ -15,25 +16,24 @@ namespace motley::kernels {
 struct ConstMatrix;
 struct QuantizedMatrix;
 
-/// Storage that starts on a cache line, and where it is large in huge pages.
+/// Storage that starts on a cache line, from the pool of buffers. Elements that are given no value have none.
 template <class T>
 struct LineAllocator {
   using value_type = T;
   LineAllocator() = default;
   template <class U>
   explicit LineAllocator(const LineAllocator<U>&) {}
-  T* allocate(size_t count) {
-    void* p = ::operator new(count * sizeof(T), alignment(count));
-    prefer_huge_pages(p, count * sizeof(T));
-    return static_cast<T*>(p);
+  T* allocate(size_t count) { return static_cast<T*>(buffer_pool().take(count * sizeof(T))); }
+  void deallocate(T* p, size_t count) { buffer_pool().give_back(p, count * sizeof(T)); }
+  template <class U>
+  void construct(U* p) noexcept {
+    ::new (static_cast<void*>(p)) U;
   }
-  void deallocate(T* p, size_t count) { ::operator delete(p, alignment(count)); }
+  template <class U, class... Arguments>
+  void construct(U* p, Arguments&&... arguments) {
+    ::new (static_cast<void*>(p)) U(std::forward<Arguments>(arguments)...);
+  }
   bool operator==(const LineAllocator&) const { return true; }
-
- private:
-  static std::align_val_t alignment(size_t count) {
-    return std::align_val_t{count * sizeof(T) < kHugePage ? size_t{64} : kHugePage};
-  }
 };
 template <class T>
 using LineVector = std::vector<T, LineAllocator<T>>;

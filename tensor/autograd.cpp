@@ -3,6 +3,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "kernels/arrays.h"
 #include "kernels/pointwise.h"
 #include "tensor/ops_common.h"
 #include "tensor/tensor_impl.h"
@@ -15,6 +16,14 @@ thread_local bool gradients_on = true;
 void add_in_place(const Tensor& sum, const Tensor& more) {
   kernels::visit_dtype(sum.dtype(), [&]<class T>(T) {
     MOTLEY_RUN(sum.device(), add<T>, sum.pointer<T>(), sum.pointer<T>(), more.pointer<T>(), sum.numel());
+  });
+}
+
+void add_rows(const Tensor& sum, const RowSums& more) {
+  const ops::DeviceList<int32_t> rows(sum.device(), more.rows);
+  kernels::visit_dtype(sum.dtype(), [&]<class T>(T) {
+    MOTLEY_RUN(sum.device(), add_rows<T>,
+               {sum.pointer<T>(), more.sums.pointer<T>(), rows.data(), rows.size(), sum.dim(1)});
   });
 }
 
@@ -34,7 +43,8 @@ Tensor& Tensor::set_requires_grad(bool wanted) {
   impl_->leaf = wanted;
   impl_->grad_dtype = wanted ? kernels::compute_dtype(impl_->dtype) : impl_->dtype;
   if (!wanted) {
-    impl_->grad = impl_->rows_grad = Tensor();
+    impl_->grad = Tensor();
+    impl_->row_sums.reset();
     impl_->grad_is_old = false;
   }
   return *this;
@@ -51,9 +61,7 @@ Tensor Tensor::grad() const {
   MOTLEY_CHECK(defined(), "grad", "the tensor is undefined");
   Impl& owner = impl_->owner();
   if (std::exchange(owner.grad_is_old, false)) clear(owner.grad);
-  if (owner.rows_grad.defined()) {
-    add_grad(std::exchange(owner.rows_grad, Tensor()));
-  }
+  if (owner.row_sums) add_rows(chain_buffer(), *std::exchange(owner.row_sums, nullptr));
   return owner.grad;
 }
 
@@ -68,28 +76,58 @@ Tensor Tensor::unset_chain() const {
 
 Tensor Tensor::grad_buffer() const {
   grad();
-  return chain_buffer(Chain::product);
+  return chain_buffer();
 }
 
-Tensor Tensor::chain_buffer(Chain chain) const {
+Tensor Tensor::chain_buffer() const {
   MOTLEY_CHECK(defined(), "chain_buffer", "the tensor is undefined");
   Impl& owner = impl_->owner();
-  const bool rows = chain == Chain::rows && owner.leaf;
-  if (!rows && std::exchange(owner.grad_is_old, false)) clear(owner.grad);
-  Tensor& buffer = rows ? owner.rows_grad : owner.grad;
-  if (!buffer.defined()) {
-    buffer = zeros(owner.shape, owner.grad_dtype, owner.device);
+  if (std::exchange(owner.grad_is_old, false)) clear(owner.grad);
+  if (!owner.grad.defined()) {
+    owner.grad = zeros(owner.shape, owner.grad_dtype, owner.device);
   } else if (!owner.leaf && !owner.grad_is_ours()) {
-    buffer = buffer.clone();
+    owner.grad = owner.grad.clone();
   }
-  return buffer;
+  return owner.grad;
+}
+
+Tensor::RowChain Tensor::row_chain(std::span<const int32_t> ids) const {
+  MOTLEY_CHECK(defined() && shape().size() == 2, "row_chain", "needs a matrix");
+  Impl& owner = impl_->owner();
+  RowChain chain{Tensor(), std::vector<int32_t>(ids.begin(), ids.end())};
+  if (!owner.leaf) {
+    chain.sums = chain_buffer();
+    return chain;
+  }
+  if (!owner.row_sums) {
+    owner.row_sums = std::make_unique<RowSums>();
+    owner.row_sums->place.assign(static_cast<size_t>(owner.shape[0]), -1);
+  }
+  RowSums& found = *owner.row_sums;
+  for (int32_t& id : chain.places) {
+    int32_t& place = found.place.at(static_cast<size_t>(id));
+    if (place < 0) {
+      place = static_cast<int32_t>(found.rows.size());
+      found.rows.push_back(id);
+    }
+    id = place;
+  }
+  const auto rows = static_cast<int64_t>(found.rows.size());
+  if (!found.sums.defined() || found.sums.dim(0) < rows) {
+    const Tensor before = std::exchange(found.sums, zeros({rows, owner.shape[1]}, owner.grad_dtype, owner.device));
+    if (before.defined())
+      kernels::copy_bytes(found.sums.raw(), owner.device, before.raw(), owner.device,
+                          static_cast<size_t>(before.numel()) * kernels::dtype_size(before.dtype()));
+  }
+  chain.sums = found.sums;
+  return chain;
 }
 
 void Tensor::zero_grad() {
   MOTLEY_CHECK(defined(), "zero_grad", "the tensor is undefined");
   Impl& owner = impl_->owner();
   owner.grad_is_old = owner.grad.defined();
-  owner.rows_grad = Tensor();
+  owner.row_sums.reset();
 }
 
 void Tensor::add_grad(Tensor contribution) const {

@@ -73,14 +73,9 @@ Tensor sum(const Tensor& x) {
 Tensor silu_mul(const Tensor& gate, const Tensor& up) {
   ops::check_same("silu_mul", gate, up);
   Tensor y = ops::empty_like(gate);
-  const auto run = [gate, up](const Tensor& into) {
-    visit_dtype(gate.dtype(), [&]<class T>(T) {
-      MOTLEY_RUN(gate.device(), silu_mul<T>, {into.pointer<T>(), gate.pointer<T>(), up.pointer<T>(), gate.numel()});
-    });
-  };
-  run(y);
-  if (!grad_enabled()) return y;
-  y.set_remake(run);
+  visit_dtype(gate.dtype(), [&]<class T>(T) {
+    MOTLEY_RUN(gate.device(), silu_mul<T>, {y.pointer<T>(), gate.pointer<T>(), up.pointer<T>(), gate.numel()});
+  });
   return record("silu_mul", y, {gate, up}, [gate, up](const Tensor& dy) {
     Tensor dgate = ops::empty_like(gate), dup = ops::empty_like(gate);
     visit_dtype(gate.dtype(), [&]<class T>(T) {

@@ -19,10 +19,27 @@ Tensor linear(const Tensor& x, const Tensor& weight, int64_t k_tile = 0);
 /// residual + linear(x, weight), each rounded to x's type: the bits of add and linear, with no tensor between them.
 Tensor linear_added(const Tensor& x, const Tensor& weight, const Tensor& residual, int64_t k_tile = 0);
 Tensor silu_mul(const Tensor& gate, const Tensor& up);
-/// linear_added(silu_mul(gate, up), weight, residual), with its bits. What lies between is not kept: the backward pass
-/// makes it again where it differentiates it.
-Tensor gated_linear_added(const Tensor& gate, const Tensor& up, const Tensor& weight, const Tensor& residual,
-                          int64_t k_tile = 0);
+/// What a layer's first half begins with: gain [width] of x's type, weights [outputs, width] each.
+struct NormedLinears {
+  Tensor gain;
+  std::vector<Tensor> weights;
+  double eps = 1e-6;
+  int64_t k_tile = 0;  // of the products
+};
+/// linear(n, weight) for each weight, with n = rms_norm(x): [rows, outputs] each, with the bits of these ops, gradients
+/// included. On the CPU it goes by blocks of rows and keeps nothing of n.
+std::vector<Tensor> normed_linears(const Tensor& x, const NormedLinears& layer);
+/// The weights of a layer's second half: gain [width] of x's type, gate and up [inner, width], down [width, inner].
+struct FeedForward {
+  Tensor gain, gate, up, down;
+  double eps = 1e-6;   // of the norm
+  int64_t k_tile = 0;  // of the three products
+};
+/// x [rows, width] + down(silu(gate(n)) * up(n)) with n = rms_norm(x): the bits of rms_norm, linear, silu_mul and
+/// linear_added one after the other, gradients included (where x has no other use, whose gradient would come between).
+/// On the CPU it goes by blocks of rows; of what lies between, only the results of gate and up are kept for the
+/// backward pass.
+Tensor feed_forward(const Tensor& x, const FeedForward& layer);
 /// x rounded to the nearest value of `format` times `scale`, gradient passed straight through (a trainer rounds K and V
 /// as its sampler's cache does).
 Tensor round_values(const Tensor& x, kernels::Format format, double scale);

@@ -76,11 +76,11 @@ inline Tensor empty_like(const Tensor& x) { return Tensor::empty(x.shape(), x.dt
 /// body(buffer) adds into `buffer`, which has x's shape and the compute type: x's own gradient where that has this
 /// type, so that the kernel's chain continues from what is there.
 template <class Body>
-void accumulate(const Tensor& x, Tensor::Chain chain, Body&& body) {
+void accumulate(const Tensor& x, Body&& body) {
   if (!x.requires_grad()) return;
   const DType compute = kernels::compute_dtype(x.dtype());
   if (x.grad_dtype() == compute) {
-    body(x.chain_buffer(chain));
+    body(x.chain_buffer());
     return;
   }
   Tensor part = Tensor::zeros(x.shape(), compute, x.device());

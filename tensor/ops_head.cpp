@@ -164,7 +164,7 @@ HeadResult selected_log_probs(const Tensor& hidden, const Tensor& weight, std::s
                  });
                };
                if (weight.requires_grad()) {
-                 ops::accumulate(weight, Tensor::Chain::product, run);
+                 ops::accumulate(weight, run);
                } else {
                  run(Tensor::zeros(weight.shape(), kernels::compute_dtype(weight.dtype()), weight.device()));
                }

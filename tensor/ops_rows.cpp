@@ -6,6 +6,7 @@
 #include "kernels/pointwise.h"
 #include "tensor/ops.h"
 #include "tensor/ops_common.h"
+#include "tensor/row_blocks.h"
 
 namespace motley {
 
@@ -37,13 +38,22 @@ Tensor embedding(const Tensor& table, std::span<const int32_t> ids) {
   const ops::DeviceList<int32_t> list(table.device(), ids);
   Tensor y = rows_at(table, list);
   if (!grad_enabled() || !table.requires_grad()) return y;
-  return record("embedding", y, {table}, [table, kept = list.kept()](const Tensor& dy) {
-    ops::accumulate(table, Tensor::Chain::rows, [&](const Tensor& dtable) {
+  return record("embedding", y, {table}, [table, kept = std::vector(ids.begin(), ids.end())](const Tensor& dy) {
+    const auto run = [&](const Tensor& sums, std::span<const int32_t> rows) {
+      const ops::DeviceList<int32_t> places(table.device(), rows);
       visit_dtype(table.dtype(), [&]<class T>(T) {
         MOTLEY_RUN(table.device(), embedding_backward<T>,
-                   {dtable.pointer<Compute<T>>(), dy.pointer<T>(), kept.data(), dy.dim(0), dy.dim(1)});
+                   {sums.pointer<Compute<T>>(), dy.pointer<T>(), places.data(), dy.dim(0), dy.dim(1)});
       });
-    });
+    };
+    const DType compute = kernels::compute_dtype(table.dtype());
+    if (table.grad_dtype() == compute) {
+      const Tensor::RowChain chain = table.row_chain(kept);
+      return run(chain.sums, chain.places);
+    }
+    Tensor part = Tensor::zeros(table.shape(), compute, table.device());
+    run(part, kept);
+    table.add_grad(std::move(part));
   });
 }
 
@@ -74,15 +84,10 @@ Tensor rms_norm(const Tensor& x, const Tensor& gain, double eps) {
   const int64_t rows = ops::rows_of(x), cols = x.dim(-1);
   Tensor y = ops::empty_like(x);
   const Tensor rstd = Tensor::empty({rows}, kernels::compute_dtype(x.dtype()), device);
-  const auto run_forward = [x, gain, rstd, rows, cols, eps](const Tensor& into) {
-    visit_dtype(x.dtype(), [&]<class T>(T) {
-      MOTLEY_RUN(x.device(), rms_norm<T>,
-                 {into.pointer<T>(), rstd.pointer<Compute<T>>(), x.pointer<T>(), gain.pointer<T>(), rows, cols, eps});
-    });
-  };
-  run_forward(y);
-  if (!grad_enabled()) return y;
-  y.set_remake(run_forward);
+  visit_dtype(x.dtype(), [&]<class T>(T) {
+    MOTLEY_RUN(device, rms_norm<T>,
+               {y.pointer<T>(), rstd.pointer<Compute<T>>(), x.pointer<T>(), gain.pointer<T>(), rows, cols, eps});
+  });
   return record("rms_norm", y, {x, gain}, [x, gain, rstd, rows, cols](const Tensor& dy) {
     Tensor dx = ops::empty_like(x);
     const auto run = [&](const Tensor& dgain) {
@@ -93,7 +98,7 @@ Tensor rms_norm(const Tensor& x, const Tensor& gain, double eps) {
       });
     };
     if (gain.requires_grad()) {
-      ops::accumulate(gain, Tensor::Chain::product, run);
+      ops::accumulate(gain, run);
     } else {
       run(Tensor::zeros(gain.shape(), kernels::compute_dtype(gain.dtype()), gain.device()));
     }
@@ -103,10 +108,7 @@ Tensor rms_norm(const Tensor& x, const Tensor& gain, double eps) {
 
 namespace {
 
-kernels::ConstMatrix matrix(const Tensor& x) {
-  const auto* data = static_cast<const void*>(x.raw());
-  return row_major(data, x.dtype(), ops::rows_of(x), x.dim(-1));
-}
+using ops::matrix;
 
 kernels::MatmulArgs product_of(const kernels::ConstMatrix& a, const kernels::ConstMatrix& b, const Tensor& c) {
   kernels::MatmulArgs args;
@@ -127,16 +129,9 @@ void propagate_to_input(const Tensor& x, const Tensor& weight, const Tensor& dy)
 }
 
 void propagate_to_weight(const Tensor& x, const Tensor& weight, const Tensor& dy) {
-  const auto run = [&](const Tensor& dweight, bool accumulate) {
-    kernels::MatmulArgs args = product_of(transposed(matrix(dy)), transposed(matrix(x)), dweight);
-    args.accumulate = accumulate;
-    MOTLEY_RUN(x.device(), matmul, args);
-  };
-  if (weight.requires_grad() && weight.grad_dtype() == kernels::compute_dtype(weight.dtype())) {
-    const Tensor unset = weight.unset_chain();
-    if (unset.defined()) return run(unset, false);  // a chain from 0, as from a buffer of zeros
-  }
-  ops::accumulate(weight, Tensor::Chain::product, [&](const Tensor& dweight) { run(dweight, true); });
+  ops::WeightGradient gradient(weight);
+  gradient.add(matrix(dy), matrix(x));
+  gradient.finish();
 }
 
 void check_linear(const Tensor& x, const Tensor& weight) {
@@ -161,58 +156,21 @@ Tensor linear(const Tensor& x, const Tensor& weight, int64_t k_tile) {
   });
 }
 
-namespace {
-
-/// linear_added without history, of types other than fp64.
-Tensor added_product(const Tensor& x, const Tensor& weight, const Tensor& residual, int64_t k_tile) {
+Tensor linear_added(const Tensor& x, const Tensor& weight, const Tensor& residual, int64_t k_tile) {
+  check_linear(x, weight);
+  if (x.dtype() == DType::f64) return add(residual, linear(x, weight, k_tile));
   MOTLEY_CHECK(residual.shape() == Shape({x.dim(0), weight.dim(0)}) && residual.dtype() == x.dtype(), "linear_added",
                "the residual must have the product's shape and type");
   ops::device_of("linear_added", x, residual);
-  Tensor y = ops::empty_like(residual);
+  const Tensor y = ops::empty_like(residual);
   kernels::MatmulArgs args = product_of(matrix(x), matrix(weight), y);
   args.k_tile = k_tile;
   args.residual = matrix(residual);
   MOTLEY_RUN(x.device(), matmul, args);
-  return y;
-}
-
-}  // namespace
-
-Tensor linear_added(const Tensor& x, const Tensor& weight, const Tensor& residual, int64_t k_tile) {
-  check_linear(x, weight);
-  if (x.dtype() == DType::f64) return add(residual, linear(x, weight, k_tile));
-  const Tensor y = added_product(x, weight, residual, k_tile);
   return record("linear_added", y, {x, weight, residual}, [x, weight, residual](const Tensor& dy) {
     if (residual.requires_grad()) residual.add_grad(dy);
     if (x.requires_grad()) propagate_to_input(x, weight, dy);
     propagate_to_weight(x, weight, dy);
-  });
-}
-
-Tensor gated_linear_added(const Tensor& gate, const Tensor& up, const Tensor& weight, const Tensor& residual,
-                          int64_t k_tile) {
-  ops::check_same("gated_linear_added", gate, up);
-  check_linear(gate, weight);
-  if (gate.dtype() == DType::f64) return linear_added(silu_mul(gate, up), weight, residual, k_tile);
-  const auto gated = [&] {
-    const NoGrad inside;
-    return silu_mul(gate, up);
-  };
-  const Tensor y = added_product(gated(), weight, residual, k_tile);
-  return record("gated_linear_added", y, {gate, up, weight, residual}, [gate, up, weight, residual](const Tensor& dy) {
-    if (residual.requires_grad()) residual.add_grad(dy);
-    Tensor dgate = ops::empty_like(gate), dup = ops::empty_like(gate);
-    const Tensor again = ops::empty_like(gate);
-    MOTLEY_RUN(gate.device(), matmul,
-               product_of(matrix(dy), transposed(matrix(weight)), dgate));  // silu_mul's gradient, in place
-    visit_dtype(gate.dtype(), [&]<class T>(T) {
-      MOTLEY_RUN(gate.device(), silu_mul_backward<T>,
-                 {dgate.pointer<T>(), dup.pointer<T>(), dgate.pointer<T>(), gate.pointer<T>(), up.pointer<T>(),
-                  gate.numel(), again.pointer<T>()});
-    });
-    propagate_to_weight(again, weight, dy);
-    if (gate.requires_grad()) gate.add_grad(std::move(dgate));
-    if (up.requires_grad()) up.add_grad(std::move(dup));
   });
 }
 

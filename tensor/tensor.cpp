@@ -1,7 +1,7 @@
 #include "tensor/tensor.h"
 
+#include "kernels/buffer_pool.h"
 #include "kernels/pointwise.h"
-#include "tensor/buffer_pool.h"
 #include "tensor/ops_common.h"
 #include "tensor/tensor_impl.h"
 
@@ -41,7 +41,10 @@ Tensor::Impl::Impl(Shape shape_, DType dtype_, const Device& device_, std::share
       device(device_),
       data(std::move(data_)),
       grad_dtype(dtype_) {
-  if (!data) data = allocate_buffer(byte_count(numel, dtype), device);
+  if (data) return;
+  const size_t bytes = byte_count(numel, dtype);
+  data =
+      device.kind == kernels::DeviceKind::cpu ? kernels::allocate_buffer(bytes) : kernels::allocate_on(device, bytes);
 }
 
 Tensor::Impl::~Impl() {
@@ -81,7 +84,7 @@ Tensor Tensor::from(std::span<const float> values, Shape shape, DType dtype, con
 }
 
 Tensor Tensor::view(const Tensor& of, int64_t offset, Shape shape) {
-  const auto start = static_cast<std::byte*>(of.raw()) + byte_count(offset, of.dtype());  // remade by now
+  const auto start = static_cast<std::byte*>(of.raw()) + byte_count(offset, of.dtype());
   auto impl =
       std::make_shared<Impl>(std::move(shape), of.dtype(), of.device(), std::shared_ptr<void>(of.impl_->data, start));
   MOTLEY_CHECK(offset >= 0 && offset + impl->numel <= of.numel(), "view", "reaches outside the tensor");
@@ -123,22 +126,8 @@ void Tensor::check_host(std::string_view op) const {
 
 void* Tensor::raw() const {
   MOTLEY_CHECK(defined(), "raw", "the tensor is undefined");
-  if (!impl_->data) {
-    MOTLEY_CHECK(impl_->remake, "raw", "the tensor's memory was handed on to another");
-    impl_->data = allocate_buffer(byte_count(impl_->numel, impl_->dtype), impl_->device);
-    impl_->remake(*this);
-  }
+  MOTLEY_CHECK(impl_->data, "raw", "the tensor's memory was handed on to another");
   return impl_->data.get();
-}
-
-void Tensor::set_remake(std::function<void(const Tensor&)> remake) const {
-  MOTLEY_CHECK(defined(), "set_remake", "the tensor is undefined");
-  impl_->remake = std::move(remake);
-}
-
-void Tensor::forget() const {
-  MOTLEY_CHECK(defined(), "forget", "the tensor is undefined");
-  if (impl_->remake && impl_->data.use_count() == 1) impl_->data.reset();
 }
 
 Tensor Tensor::take_over(const Tensor& x) {
@@ -146,7 +135,6 @@ Tensor Tensor::take_over(const Tensor& x) {
   if (given.leaf || given.grad_owner || given.data.use_count() != 1) {
     return empty(given.shape, given.dtype, given.device);
   }
-  given.remake = nullptr;
   return Tensor(std::make_shared<Impl>(given.shape, given.dtype, given.device, std::move(given.data)));
 }
 
@@ -184,7 +172,7 @@ Tensor Tensor::detach() const { return view(*this, 0, shape()); }
 
 Tensor slice(const Tensor& x, int64_t offset, Shape shape) {
   return record("slice", Tensor::view(x, offset, std::move(shape)), {x}, [x, offset](const Tensor& dy) {
-    const Tensor whole = x.chain_buffer(Tensor::Chain::product);
+    const Tensor whole = x.chain_buffer();
     kernels::visit_dtype(dy.dtype(), [&]<class T>(T) {
       MOTLEY_CHECK(whole.dtype() == dy.dtype(), "slice", "of a leaf in half precision is not differentiable");
       T* part = whole.pointer<T>() + offset;

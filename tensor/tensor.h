@@ -89,11 +89,6 @@ class Tensor {
   Tensor grad() const;
   Tensor grad_buffer() const;
   void zero_grad();
-  /// For ops: how the result is made again from its op's operands, into memory that it has by then.
-  void set_remake(std::function<void(const Tensor& y)> remake) const;
-  /// Gives back the memory of a result that can be made again; whoever reads it next makes it. No effect on others,
-  /// and none while another tensor shares the memory.
-  void forget() const;
   /// For ops. The gradient so far, if a kernel may add to it in place: an intermediate result's, nobody else's.
   /// Undefined otherwise.
   Tensor growing_grad() const;
@@ -102,13 +97,16 @@ class Tensor {
   /// Adds a contribution to the gradient, converted to the gradient's type. The first one is taken over, not copied,
   /// where nobody else could see it change.
   void add_grad(Tensor contribution) const;
-  /// The buffer in which a kernel continues its chain over tokens (zeros at first). A matrix that serves two ops (a
-  /// tied head and embedding) has a chain for each, added once when the gradient is read: so each continues unbroken
-  /// over micro-batches, and their split changes no bit.
-  enum class Chain : uint8_t { product, rows };
-  Tensor chain_buffer(Chain chain) const;
-  /// The buffer of Chain::product for a kernel that sets all of it, if the gradient of a leaf is zero so far; else
-  /// undefined. Nobody has to write the zeros then, nor read them.
+  /// The buffer in which a kernel continues its chain over tokens (zeros at first).
+  Tensor chain_buffer() const;
+  /// The same for a kernel that adds to some rows of a matrix only: element i of `places` is the row of `sums` in which
+  /// the chain of row ids[i] goes on. A matrix that serves two ops (a tied head and embedding) has a chain for each,
+  /// added once when the gradient is read: so each continues unbroken over micro-batches, and their split changes no
+  /// bit. Rows that no id names take no memory.
+  struct RowChain;
+  RowChain row_chain(std::span<const int32_t> ids) const;
+  /// chain_buffer for a kernel that sets all of it, if the gradient of a leaf is zero so far; else undefined. Nobody
+  /// has to write the zeros then, nor read them.
   Tensor unset_chain() const;
 
  private:
@@ -129,8 +127,13 @@ class Tensor {
   friend Tensor rope_in_place(Tensor, std::span<const int32_t>, int64_t, const struct RopeTable&);
 };
 
+struct Tensor::RowChain {
+  Tensor sums;
+  std::vector<int32_t> places;
+};
+
 /// Marks `y` as a result of `inputs`. `closure(dy)` gives every input that requires a gradient its part (add_grad,
-/// chain_buffer). Does nothing when gradients are off or no input requires one.
+/// chain_buffer, row_chain). Does nothing when gradients are off or no input requires one.
 Tensor record(std::string_view op, Tensor y, std::vector<Tensor> inputs, std::function<void(const Tensor& dy)> closure);
 /// Elements [offset, offset + numel(shape)) of x under a shape of their own: the same data; differentiable.
 Tensor slice(const Tensor& x, int64_t offset, Shape shape);

@@ -1,6 +1,8 @@
 // The inside of a tensor, shared by tensor.cpp, autograd.cpp and the ops that shape the graph.
 #pragma once
 
+#include <memory>
+
 #include "tensor/tensor.h"
 
 namespace motley {
@@ -12,6 +14,13 @@ struct GraphNode {
   std::vector<Tensor> inputs;
   std::function<void(const Tensor&)> closure;
   bool released = false;
+};
+
+/// Sums for some rows of a matrix, the others being zero.
+struct RowSums {
+  std::vector<int32_t> place;  // of each row of the matrix in `sums`; -1: it has none
+  std::vector<int32_t> rows;   // which have a place, in its order
+  Tensor sums;                 // [at least as many, columns]
 };
 
 struct Tensor::Impl {
@@ -28,10 +37,10 @@ struct Tensor::Impl {
   DType grad_dtype;
   bool leaf = false;                 // a gradient is wanted
   std::shared_ptr<Impl> grad_owner;  // a cast of a leaf: its gradient is the leaf's
-  Tensor grad, rows_grad;            // Chain::product and all else; Chain::rows
-  bool grad_is_old = false;          // a leaf's was asked to be zero, and is until somebody reads it
+  Tensor grad;
+  std::unique_ptr<RowSums> row_sums;  // of a leaf: row_chain's, not yet part of the gradient
+  bool grad_is_old = false;           // a leaf's was asked to be zero, and is until somebody reads it
   std::shared_ptr<GraphNode> node;
-  std::function<void(const Tensor&)> remake;  // fills the memory again after it was forgotten
 
   Impl& owner() { return grad_owner ? *grad_owner : *this; }
   bool wants_grad() const { return leaf || grad_owner || node; }

@@ -70,10 +70,17 @@ Tensor TrainerContext::project_added(const Tensor& x, int64_t layer, Projection 
   return linear_added(x, projection_weight(layer, projection), residual, profile_.k_tile);
 }
 
-Tensor TrainerContext::feed_forward(const Tensor& residual, const Tensor& x, int64_t layer) {
-  const Tensor gate = project(x, layer, Projection::gate), up = project(x, layer, Projection::up);
-  x.forget();  // read by products only: backward makes it again from the residual stream
-  return gated_linear_added(gate, up, projection_weight(layer, Projection::down), residual, profile_.k_tile);
+std::vector<Tensor> TrainerContext::project_qkv(const Tensor& x, const std::string& gain, double eps, int64_t layer) {
+  const auto weight = [&](Projection projection) { return projection_weight(layer, projection); };
+  return normed_linears(
+      x,
+      {parameter(gain), {weight(Projection::q), weight(Projection::k), weight(Projection::v)}, eps, profile_.k_tile});
+}
+
+Tensor TrainerContext::feed_forward(const Tensor& x, const std::string& gain, double eps, int64_t layer) {
+  const auto weight = [&](Projection projection) { return projection_weight(layer, projection); };
+  return motley::feed_forward(x, {parameter(gain), weight(Projection::gate), weight(Projection::up),
+                                  weight(Projection::down), eps, profile_.k_tile});
 }
 
 Tensor TrainerContext::run_layer(const Tensor& x, const std::function<Tensor(const Tensor&)>& layer) {

@@ -9,29 +9,24 @@ Tensor norm_heads(ForwardContext& context, const Tensor& x, const std::string& g
   return context.norm(heads, gain, config.norm_eps).reshape(x.shape());
 }
 
-/// x is `residual` after its norm.
-Tensor attention_block(const TransformerConfig& config, ForwardContext& context, const Tensor& residual,
-                       const Tensor& x, int64_t layer, std::span<const int32_t> positions) {
-  Tensor q = context.project(x, layer, Projection::q);
-  Tensor k = context.project(x, layer, Projection::k);
-  const Tensor v = context.project(x, layer, Projection::v);
+Tensor attention_block(const TransformerConfig& config, ForwardContext& context, const Tensor& hidden, int64_t layer,
+                       std::span<const int32_t> positions) {
+  const std::string prefix = "model.layers." + std::to_string(layer) + ".";
+  std::vector<Tensor> qkv = context.project_qkv(hidden, prefix + "input_layernorm.weight", config.norm_eps, layer);
   if (config.qk_norm) {
-    const std::string prefix = "model.layers." + std::to_string(layer) + ".self_attn.";
-    q = norm_heads(context, q, prefix + "q_norm.weight", config);
-    k = norm_heads(context, k, prefix + "k_norm.weight", config);
+    qkv[0] = norm_heads(context, qkv[0], prefix + "self_attn.q_norm.weight", config);
+    qkv[1] = norm_heads(context, qkv[1], prefix + "self_attn.k_norm.weight", config);
   }
-  x.forget();  // read by products only: backward makes it again from the residual stream
-  q = rope_in_place(std::move(q), positions, config.heads, context.rope_table());
-  k = rope_in_place(std::move(k), positions, config.kv_heads, context.rope_table());
-  return context.project_added(context.attend(q, k, v, layer), layer, Projection::o, residual);
+  const Tensor q = rope_in_place(std::move(qkv[0]), positions, config.heads, context.rope_table());
+  const Tensor k = rope_in_place(std::move(qkv[1]), positions, config.kv_heads, context.rope_table());
+  return context.project_added(context.attend(q, k, qkv[2], layer), layer, Projection::o, hidden);
 }
 
 Tensor transformer_layer(const TransformerConfig& config, ForwardContext& context, Tensor hidden, int64_t layer,
                          std::span<const int32_t> positions) {
-  const std::string prefix = "model.layers." + std::to_string(layer) + ".";
-  const auto norm = [&](const char* name) { return context.norm(hidden, prefix + name, config.norm_eps); };
-  hidden = attention_block(config, context, hidden, norm("input_layernorm.weight"), layer, positions);
-  return context.feed_forward(hidden, norm("post_attention_layernorm.weight"), layer);
+  hidden = attention_block(config, context, hidden, layer, positions);
+  const std::string gain = "model.layers." + std::to_string(layer) + ".post_attention_layernorm.weight";
+  return context.feed_forward(hidden, gain, config.norm_eps, layer);
 }
 
 }  // namespace
@@ -45,9 +40,13 @@ Tensor ForwardContext::norm(const Tensor& x, const std::string& gain, double eps
 Tensor ForwardContext::project_gated(const Tensor& x, int64_t layer, Projection projection, const Tensor& gate) {
   return silu_mul(gate, project(x, layer, projection));
 }
-Tensor ForwardContext::feed_forward(const Tensor& residual, const Tensor& x, int64_t layer) {
-  const Tensor gate = project(x, layer, Projection::gate);
-  return project_added(project_gated(x, layer, Projection::up, gate), layer, Projection::down, residual);
+std::vector<Tensor> ForwardContext::project_qkv(const Tensor& x, const std::string& gain, double eps, int64_t layer) {
+  const Tensor n = norm(x, gain, eps);
+  return {project(n, layer, Projection::q), project(n, layer, Projection::k), project(n, layer, Projection::v)};
+}
+Tensor ForwardContext::feed_forward(const Tensor& x, const std::string& gain, double eps, int64_t layer) {
+  const Tensor n = norm(x, gain, eps), gate = project(n, layer, Projection::gate);
+  return project_added(project_gated(n, layer, Projection::up, gate), layer, Projection::down, x);
 }
 Tensor ForwardContext::project_added(const Tensor& x, int64_t layer, Projection projection, const Tensor& residual) {
   return add(residual, project(x, layer, projection));

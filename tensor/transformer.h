@@ -70,8 +70,10 @@ class ForwardContext {
   /// silu_mul(gate, project(x)) and add(residual, project(x)): a context may do either in one pass, with the same bits.
   virtual Tensor project_gated(const Tensor& x, int64_t layer, Projection projection, const Tensor& gate);
   virtual Tensor project_added(const Tensor& x, int64_t layer, Projection projection, const Tensor& residual);
-  /// residual + down(silu_mul(gate(x), up(x))), the second half of a layer; x is read here for the last time.
-  virtual Tensor feed_forward(const Tensor& residual, const Tensor& x, int64_t layer);
+  /// q, k and v of norm(x, gain, eps), before rotation.
+  virtual std::vector<Tensor> project_qkv(const Tensor& x, const std::string& gain, double eps, int64_t layer);
+  /// x + down(silu_mul(gate(n), up(n))) with n = norm(x, gain, eps), the second half of a layer.
+  virtual Tensor feed_forward(const Tensor& x, const std::string& gain, double eps, int64_t layer);
   /// layer(x); a trainer may run it a second time in its backward pass instead of keeping what it made.
   virtual Tensor run_layer(const Tensor& x, const std::function<Tensor(const Tensor&)>& layer);
   virtual Tensor parameter(const std::string& name) = 0;  // in the profile's output type
@@ -108,7 +110,8 @@ class TrainerContext final : public ForwardContext {
   void set_checkpointing(bool wanted) { checkpointing_ = wanted; }
   Tensor run_layer(const Tensor& x, const std::function<Tensor(const Tensor&)>& layer) override;
   Tensor project_added(const Tensor& x, int64_t layer, Projection projection, const Tensor& residual) override;
-  Tensor feed_forward(const Tensor& residual, const Tensor& x, int64_t layer) override;
+  std::vector<Tensor> project_qkv(const Tensor& x, const std::string& gain, double eps, int64_t layer) override;
+  Tensor feed_forward(const Tensor& x, const std::string& gain, double eps, int64_t layer) override;
   Tensor project(const Tensor& x, int64_t layer, Projection projection) override;
   Tensor parameter(const std::string& name) override;
   Tensor attend(const Tensor& q, const Tensor& k, const Tensor& v, int64_t layer) override;

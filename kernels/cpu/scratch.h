@@ -6,6 +6,8 @@
 #include <memory>
 #include <new>
 
+#include "kernels/huge_pages.h"
+
 namespace motley::kernels::cpu {
 
 constexpr size_t kScratchAlignment = 64;  // a cache line, and the widest vector
@@ -24,6 +26,7 @@ T* scratch(int64_t count) {
     capacity = count + count / 4 + 64;
     buffer.reset(static_cast<T*>(
         ::operator new (static_cast<size_t>(capacity) * sizeof(T), std::align_val_t{kScratchAlignment})));
+    prefer_huge_pages(buffer.get(), static_cast<size_t>(capacity) * sizeof(T));
   }
   return buffer.get();
 }

@@ -206,14 +206,24 @@ TEST_CASE("threads walk their own graphs at the same time") {
 }
 
 TEST_CASE("two chains of one matrix are kept apart until they are read") {
-  Tensor x = leaf({0.0}, DType::f32);
-  x.chain_buffer(Tensor::Chain::product).data<float>()[0] += 1.0f;
-  x.chain_buffer(Tensor::Chain::rows).data<float>()[0] += 2.0f;
-  CHECK(x.chain_buffer(Tensor::Chain::product).to_doubles() == Values{1.0});
-  CHECK(x.chain_buffer(Tensor::Chain::rows).to_doubles() == Values{2.0});
-  CHECK(x.grad().to_doubles() == Values{3.0});
-  CHECK(x.grad().to_doubles() == Values{3.0});
-  CHECK(x.chain_buffer(Tensor::Chain::rows).to_doubles() == Values{0.0});
+  Tensor x = Tensor::zeros({4, 1}, DType::f32);
+  x.set_requires_grad(true);
+  const auto add_rows = [&](const std::vector<int32_t>& ids, float value) {
+    const Tensor::RowChain chain = x.row_chain(ids);
+    for (const int32_t place : chain.places) chain.sums.data<float>()[place] += value;
+    return chain;
+  };
+  x.chain_buffer().data<float>()[2] += 1.0f;
+  add_rows({2, 3, 2}, 2.0f);
+  CHECK(x.chain_buffer().to_doubles() == Values{0.0, 0.0, 1.0, 0.0});
+  const Tensor::RowChain chain = add_rows({0, 3}, 8.0f);  // a second micro-batch goes on, and finds another row
+  CHECK(chain.sums.to_doubles() == Values{4.0, 10.0, 8.0});
+  CHECK(chain.places == std::vector<int32_t>{2, 1});
+  CHECK(x.grad().to_doubles() == Values{8.0, 0.0, 5.0, 10.0});
+  CHECK(x.grad().to_doubles() == Values{8.0, 0.0, 5.0, 10.0});
+  CHECK(x.row_chain(std::vector<int32_t>{3}).sums.to_doubles() == Values{0.0});
   x.zero_grad();
-  CHECK(x.grad_buffer().to_doubles() == Values{0.0});
+  CHECK(x.grad_buffer().to_doubles() == Values(4, 0.0));
+  add_rows({1}, 3.0f);  // onto a gradient that was zeroed and has not been read
+  CHECK(x.grad().to_doubles() == Values{0.0, 3.0, 0.0, 0.0});
 }

@@ -127,7 +127,10 @@ TEST_CASE("ops refuse operands of two devices") {
   refused("linear:", [&] { return linear(here, there); });
   const Tensor x32 = normals({2, 4}, 1, DType::f32), sum32 = normals({2, 2}, 3, DType::f32).to(kEmulated);
   refused("linear_added:", [&] { return linear_added(x32, x32, sum32); });
-  refused("gated_linear_added:", [&] { return gated_linear_added(here, there, here, here); });
+  const Tensor square = normals({4, 4}, 4);
+  refused("normed_linears:", [&] { return normed_linears(there, {gain, {square}})[0]; });
+  refused("normed_linears:", [&] { return normed_linears(here, {gain, {square, square.to(kEmulated)}})[0]; });
+  refused("feed_forward:", [&] { return feed_forward(here, {gain, square, square.to(kEmulated), square}); });
   refused("rms_norm:", [&] { return rms_norm(there, gain, 1e-6); });
   refused("rope:", [&] { return rope(there, positions, 1, RopeTable(2, 4, 100.0, DType::f64)); });
   refused("attention:", [&] { return attention(here, here, there, 1, 1, starts); });

@@ -1,6 +1,7 @@
-// What saves memory in training changes no bit: layers run again, results made again, memory handed on.
+// What saves memory and time in training changes no bit: layers run again, memory handed on, ops by blocks of rows.
 #include <catch2/catch.hpp>
 
+#include "kernels/parallel.h"
 #include "tensor/ops.h"
 #include "tests/tensor/gradcheck.h"
 #include "tests/tensor/tiny_model.h"
@@ -91,25 +92,6 @@ TEST_CASE("a checkpoint adds up its input's gradient in the input's own type") {
   }
 }
 
-TEST_CASE("what was forgotten is made again with the same bits") {
-  for (const DType dtype : kTypes) {
-    const Tensor x = leaf({5, 6}, 1, dtype), other = leaf({5, 6}, 2, dtype), gain = leaf({6}, 3, dtype);
-    for (const Tensor& y : {rms_norm(x, gain, 1e-6), silu_mul(x, other)}) {
-      const Values before = y.to_doubles();
-      y.forget();
-      CHECK(y.to_doubles() == before);
-    }
-    const Tensor sum = add(x, other);
-    const void* memory = sum.raw();
-    sum.forget();  // cannot be made again
-    CHECK(sum.raw() == memory);
-    const Tensor y = silu_mul(x, other), shared = y.detach();
-    memory = y.raw();
-    y.forget();  // somebody else reads it
-    CHECK(y.raw() == memory);
-  }
-}
-
 TEST_CASE("rotation in place has the bits of rotation, and takes only memory that is free") {
   const std::vector<int32_t> positions{0, 3, 1};
   const RopeTable table(4, 6, 100.0, DType::f32);
@@ -166,26 +148,141 @@ TEST_CASE("linear_added and gradients that grow in place have the bits of the se
   CHECK_THROWS_AS(linear_added(x, w, leaf({2, 3}, 3, DType::bf16)), ContractError);
 }
 
-TEST_CASE("gated_linear_added has the bits of silu_mul and linear_added") {
+namespace {
+
+/// Result and gradients of a layer's second half after two micro-batches, in one op or in its parts.
+std::vector<Values> feed_forward_results(DType dtype, int64_t rows, int64_t k_tile, bool together) {
+  const FeedForward layer{
+      leaf({19}, 1, dtype), leaf({40, 19}, 2, dtype), leaf({40, 19}, 3, dtype), leaf({19, 40}, 4, dtype), 1e-3, k_tile};
+  std::vector<Values> results;
+  for (uint64_t batch = 0; batch < 2; ++batch) {
+    const Tensor input = leaf({rows, 19}, 5 + batch, dtype), x = intermediate(input);
+    Tensor y;
+    if (together) {
+      y = feed_forward(x, layer);
+    } else {
+      const Tensor n = rms_norm(x, layer.gain, layer.eps);
+      const Tensor gate = linear(n, layer.gate, k_tile), up = linear(n, layer.up, k_tile);
+      y = linear_added(silu_mul(gate, up), layer.down, x, k_tile);
+    }
+    backward(y, normals(y.shape(), 7 + batch, dtype));
+    for (const Tensor& t : {y, input.grad()}) results.push_back(t.to_doubles());
+  }
+  for (const Tensor& weight : {layer.gain, layer.gate, layer.up, layer.down})
+    results.push_back(weight.grad().to_doubles());
+  return results;
+}
+
+}  // namespace
+
+TEST_CASE("feed_forward has the bits of its parts, in any number of blocks and threads") {
   for (const DType dtype : kTypes) {
-    for (const int64_t k_tile : {0, 2}) {
-      INFO(kernels::dtype_name(dtype) << ", tiles of " << k_tile);
-      std::vector<Values> results;
-      for (const bool together : {false, true}) {
-        const Tensor gate = leaf({7, 19}, 1, dtype), up = leaf({7, 19}, 2, dtype), residual = leaf({7, 3}, 3, dtype);
-        const Tensor w = leaf({3, 19}, 4, dtype), g = intermediate(gate), u = intermediate(up);
-        const Tensor y = together ? gated_linear_added(g, u, w, residual, k_tile)
-                                  : linear_added(silu_mul(g, u), w, residual, k_tile);
-        backward(y, normals(y.shape(), 5, dtype));
-        for (const Tensor& t : {y, gate.grad(), up.grad(), residual.grad(), w.grad()})
-          results.push_back(t.to_doubles());
+    for (const int64_t rows : {1, 128, 300}) {
+      for (const int64_t k_tile : {0, 8}) {
+        INFO(kernels::dtype_name(dtype) << ", " << rows << " rows, tiles of " << k_tile);
+        const std::vector<Values> parts = feed_forward_results(dtype, rows, k_tile, false);
+        for (const int threads : {1, 2}) {
+          kernels::set_compute_threads(threads);
+          CHECK(feed_forward_results(dtype, rows, k_tile, true) == parts);
+        }
+        kernels::set_compute_threads(1);
       }
-      for (size_t i = 0; i < 5; ++i) CHECK(results[i] == results[i + 5]);
     }
   }
-  const Tensor x = leaf({2, 5}, 1, DType::f32), w = leaf({3, 5}, 2, DType::f32), good = leaf({2, 3}, 3, DType::f32);
-  CHECK_THROWS_AS(gated_linear_added(x, leaf({2, 4}, 1, DType::f32), w, good), ContractError);
-  CHECK_THROWS_AS(gated_linear_added(x, x, w, leaf({3, 3}, 3, DType::f32)), ContractError);
+}
+
+TEST_CASE("feed_forward leaves out what wants no gradient, keeps no history without, and takes no rows") {
+  FeedForward layer{leaf({6}, 1, DType::f32), leaf({8, 6}, 2, DType::f32), leaf({8, 6}, 3, DType::f32),
+                    leaf({6, 8}, 4, DType::f32)};
+  const Tensor x = leaf({3, 6}, 5, DType::f32), dy = normals({3, 6}, 6, DType::f32);
+  backward(feed_forward(x, layer), dy);
+  const Values up = layer.up.grad().to_doubles();
+  for (Tensor* weight : {&layer.gain, &layer.gate, &layer.down, &layer.up}) weight->zero_grad();
+  for (Tensor* weight : {&layer.gain, &layer.gate, &layer.down}) weight->set_requires_grad(false);
+  backward(feed_forward(x.detach(), layer), dy);
+  CHECK(layer.up.grad().to_doubles() == up);
+  CHECK(!layer.gate.grad().defined());
+  layer.up.zero_grad();
+  const Tensor none = feed_forward(normals({0, 6}, 7, DType::f32), layer);
+  CHECK(none.shape() == Shape{0, 6});
+  backward(none, Tensor::zeros({0, 6}, DType::f32));
+  CHECK(layer.up.grad_buffer().to_doubles() == Values(48, 0.0));
+  const NoGrad off;
+  CHECK(!feed_forward(x, layer).requires_grad());
+}
+
+namespace {
+
+/// Three products of one norm, the middle one perhaps unused, whose input has another use before and after.
+std::vector<Values> normed_linears_results(DType dtype, int64_t rows, bool together, bool all_used) {
+  const NormedLinears layer{
+      leaf({19}, 1, dtype), {leaf({16, 19}, 2, dtype), leaf({5, 19}, 3, dtype), leaf({7, 19}, 4, dtype)}, 1e-3, 8};
+  std::vector<Values> results;
+  for (uint64_t batch = 0; batch < 2; ++batch) {
+    const Tensor input = leaf({rows, 19}, 5 + batch, dtype), x = intermediate(input);
+    std::vector<Tensor> y;
+    if (together) {
+      y = normed_linears(x, layer);
+    } else {
+      const Tensor n = rms_norm(x, layer.gain, layer.eps);
+      for (const Tensor& weight : layer.weights) y.push_back(linear(n, weight, layer.k_tile));
+    }
+    const Tensor other = mul(x, x);  // its gradient comes first
+    Tensor total = add(sum(mul(y[0], y[0])), sum(mul(y[2], y[2])));
+    if (all_used) total = add(total, sum(mul(y[1], y[1])));
+    total = add(total, sum(other));
+    backward(total, normals({1}, 7 + batch, total.dtype()));
+    for (const Tensor& t : {y[0], y[1], y[2], input.grad()}) results.push_back(t.to_doubles());
+  }
+  for (const Tensor& weight : {layer.gain, layer.weights[0], layer.weights[1], layer.weights[2]})
+    results.push_back(weight.grad().defined() ? weight.grad().to_doubles() : Values());
+  return results;
+}
+
+}  // namespace
+
+TEST_CASE("normed_linears has the bits of its parts, in any number of blocks and threads") {
+  for (const DType dtype : kTypes) {
+    for (const int64_t rows : {1, 128, 300}) {
+      for (const bool all_used : {true, false}) {
+        INFO(kernels::dtype_name(dtype) << ", " << rows << " rows, all used: " << all_used);
+        const std::vector<Values> parts = normed_linears_results(dtype, rows, false, all_used);
+        for (const int threads : {1, 2}) {
+          kernels::set_compute_threads(threads);
+          CHECK(normed_linears_results(dtype, rows, true, all_used) == parts);
+        }
+        kernels::set_compute_threads(1);
+      }
+    }
+  }
+}
+
+TEST_CASE("normed_linears without history, without rows, and with operands that do not fit") {
+  const NormedLinears layer{leaf({6}, 1, DType::f32), {leaf({4, 6}, 2, DType::f32)}};
+  const std::vector<Tensor> none = normed_linears(leaf({0, 6}, 3, DType::f32), layer);
+  CHECK(none[0].shape() == Shape{0, 4});
+  backward(none[0], Tensor::zeros({0, 4}, DType::f32));
+  CHECK(layer.weights[0].grad_buffer().to_doubles() == Values(24, 0.0));
+  CHECK_THROWS_AS(normed_linears(layer.gain, layer), ContractError);
+  CHECK_THROWS_AS(normed_linears(leaf({2, 5}, 3, DType::f32), layer), ContractError);
+  CHECK_THROWS_AS(normed_linears(leaf({2, 6}, 3, DType::bf16), layer), ContractError);
+  CHECK_THROWS_AS(normed_linears(leaf({2, 6}, 3, DType::f32), {layer.gain, {leaf({4, 5}, 2, DType::f32)}}),
+                  ContractError);
+  CHECK_THROWS_AS(normed_linears(leaf({2, 6}, 3, DType::f32), {layer.gain, {leaf({4, 6}, 2, DType::f64)}}),
+                  ContractError);
+  const NoGrad off;
+  CHECK(!normed_linears(leaf({2, 6}, 3, DType::f32), layer)[0].requires_grad());
+}
+
+TEST_CASE("feed_forward refuses operands that do not fit") {
+  const Tensor x = leaf({3, 6}, 1, DType::f32), gain = leaf({6}, 2, DType::f32), in = leaf({8, 6}, 3, DType::f32);
+  const Tensor out = leaf({6, 8}, 4, DType::f32);
+  CHECK_THROWS_AS(feed_forward(gain, {gain, in, in, out}), ContractError);
+  CHECK_THROWS_AS(feed_forward(x, {leaf({5}, 2, DType::f32), in, in, out}), ContractError);
+  CHECK_THROWS_AS(feed_forward(x, {leaf({6}, 2, DType::bf16), in, in, out}), ContractError);
+  CHECK_THROWS_AS(feed_forward(x, {gain, in, leaf({7, 6}, 3, DType::f32), out}), ContractError);
+  CHECK_THROWS_AS(feed_forward(x, {gain, in, in, in}), ContractError);
+  CHECK_THROWS_AS(feed_forward(x, {gain, in, in, leaf({6, 8}, 4, DType::f64)}), ContractError);
 }
 
 TEST_CASE("a zeroed gradient is zero to every reader, and chains start again from it") {

@@ -34,9 +34,16 @@ inline std::vector<OpCase> op_cases() {
        }},
       {"slice", {{2, 3}}, [](const auto& x) { return slice(mul(x[0], x[0]), 2, {3}); }},
       {"silu_mul", {{3, 5}, {3, 5}}, [](const auto& x) { return silu_mul(x[0], x[1]); }},
-      {"gated_linear_added",
-       {{3, 5}, {3, 5}, {2, 5}, {3, 2}},
-       [](const auto& x) { return gated_linear_added(x[0], x[1], x[2], x[3]); }},
+      {"normed_linears",
+       {{3, 5}, {5}, {2, 5}},
+       [](const auto& x) {
+         return normed_linears(x[0], {x[1], {x[2]}, 1e-3})[0];
+       }},
+      {"feed_forward",
+       {{3, 5}, {5}, {4, 5}, {4, 5}, {5, 4}},
+       [](const auto& x) {
+         return feed_forward(x[0], {x[1], x[2], x[3], x[4], 1e-3});
+       }},
       {"embedding", {{5, 3}}, [](const auto& x) { return embedding(x[0], kIds); }},
       {"gather_rows", {{4, 3}}, [](const auto& x) { return gather_rows(x[0], kRows); }},
       {"rms_norm", {{3, 19}, {19}}, [](const auto& x) { return rms_norm(x[0], x[1], 1e-3); }},
