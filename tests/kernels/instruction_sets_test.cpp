@@ -15,6 +15,7 @@
 #include "kernels/head.h"
 #include "kernels/math.h"
 #include "kernels/philox.h"
+#include "tests/kernels/instruction_sets.h"
 
 using namespace motley::kernels;
 
