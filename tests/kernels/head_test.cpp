@@ -164,6 +164,39 @@ TEMPLATE_TEST_CASE("the head of a row alone, in a batch, on threads: the same bi
   }
 }
 
+TEMPLATE_TEST_CASE("the head's backward pass in blocks of ids has the bits of rows alone", "", float, bf16) {
+  using T = TestType;
+  using C = Compute<T>;
+  for (const bool restricted : {false, true}) {
+    // Two chunks of 320 rows, with and without kept logits, of two blocks each; a row alone is one block.
+    Batch<T> b(640, 8, 1000, 1.3, restricted, 20);
+    std::vector<C> logits(320 * 1000);
+    HeadArgs<T> args = b.args();
+    args.kept_logits = logits.data();
+    args.kept_rows = 320;
+    cpu::head(args);
+    const std::vector<C> kept = logits;
+    const auto d_log_p = values<C>(static_cast<int64_t>(b.ids.size()), 22), d_entropy = values<C>(b.rows, 23);
+    std::vector<T> d_hidden(b.hidden.size()), d_hidden_alone = d_hidden;
+    std::vector<C> d_weight(b.weight.size(), C{0.5}), d_weight_alone = d_weight;
+    cpu::head_backward<T>({args, d_log_p.data(), d_entropy.data(), d_hidden.data(), d_weight.data()});
+    CHECK(same_bits(logits, kept));
+    for (int64_t r = 0; r < b.rows; ++r) {
+      HeadArgs<T> row = b.args();
+      row.rows = 1;
+      row.hidden += r * b.width;
+      row.selected.offsets += r;
+      if (restricted) row.candidates.offsets += r;
+      row.lse += r;
+      row.entropy += r;
+      cpu::head_backward<T>(
+          {row, d_log_p.data(), d_entropy.data() + r, d_hidden_alone.data() + r * b.width, d_weight_alone.data()});
+    }
+    CHECK(same_bits(d_hidden, d_hidden_alone));
+    CHECK(same_bits(d_weight, d_weight_alone));
+  }
+}
+
 TEST_CASE("a candidate set of the whole vocabulary is the vocabulary") {
   Batch<float> b(4, 16, 33, 1.0, false, 30);
   cpu::head(b.args());
