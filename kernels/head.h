@@ -45,6 +45,8 @@ struct HeadBackwardArgs {
   const Compute<T>* d_entropy;  // [rows] cotangents c; may be null
   T* d_hidden;                  // [rows, width], set
   Compute<T>* d_weight;         // [vocabulary, width], accumulated with rows ascending
+  // The CPU's body alone: d_weight is set, as if it had been zero, and need not be. Not with no rows.
+  bool sets_weight = false;
 };
 
 namespace cpu {

@@ -1,7 +1,6 @@
 #include <algorithm>
 
 #include "kernels/norm.h"
-#include "kernels/parallel.h"
 #include "kernels/pointwise.h"
 #include "tensor/ops.h"
 #include "tensor/ops_common.h"
@@ -13,8 +12,6 @@ using kernels::Compute;
 using kernels::ConstMatrix;
 using kernels::transposed;
 using kernels::visit_dtype;
-using ops::block_count;
-using ops::kBlockRows;
 using ops::rows_at;
 using ops::rows_to;
 using ops::SharedOperand;
@@ -40,6 +37,10 @@ Tensor in_parts(const Tensor& x, const FeedForward& layer) {
   const Tensor n = rms_norm(x, layer.gain, layer.eps);
   const Tensor gate = linear(n, layer.gate, layer.k_tile), up = linear(n, layer.up, layer.k_tile);
   return linear_added(silu_mul(gate, up), layer.down, x, layer.k_tile);
+}
+
+int64_t block_rows(const FeedForward& layer) {
+  return ops::block_rows(layer.gate.numel() + layer.up.numel() + layer.down.numel());
 }
 
 /// What the forward pass keeps: [rows], and twice [rows, inner].
@@ -83,10 +84,11 @@ class Backward {
         x_(x),
         layer_(layer),
         kept_(kept),
-        group_(std::min(x.dim(0), kBlockRows * kernels::compute_threads())),
-        gate_(transposed(ops::matrix(layer.gate)), block_count(x.dim(0))),
-        up_(transposed(ops::matrix(layer.up)), block_count(x.dim(0))),
-        down_(transposed(ops::matrix(layer.down)), block_count(x.dim(0))),
+        block_(block_rows(layer)),
+        group_(std::min(x.dim(0), block_ * kernels::compute_threads())),
+        gate_(transposed(ops::matrix(layer.gate)), x.dim(0)),
+        up_(transposed(ops::matrix(layer.up)), x.dim(0)),
+        down_(transposed(ops::matrix(layer.down)), x.dim(0)),
         n_(Tensor::empty({group_, x.dim(1)}, x.dtype())),
         dn_(Tensor::empty({group_, x.dim(1)}, x.dtype())),
         dgate_(Tensor::empty({group_, layer.gate.dim(0)}, x.dtype())),
@@ -98,10 +100,7 @@ class Backward {
     ops::WeightGradient dgate(layer_.gate), dup(layer_.up), ddown(layer_.down);
     for (int64_t first = 0; first < x_.dim(0); first += group_) {
       const int64_t count = std::min(group_, x_.dim(0) - first);
-      kernels::parallel_for(block_count(count), 1, [&](int64_t begin, int64_t end) {
-        for (int64_t at = begin * kBlockRows; at < std::min(count, end * kBlockRows); at += kBlockRows)
-          differentiate(first + at, at, std::min(kBlockRows, count - at));
-      });
+      ops::for_each_block(count, block_, [&](int64_t at, int64_t rows) { differentiate(first + at, at, rows); });
       ddown.add(rows_at(dy_, first, count), rows_at(gated_, 0, count));
       dup.add(rows_at(dup_, 0, count), rows_at(n_, 0, count));
       dgate.add(rows_at(dgate_, 0, count), rows_at(n_, 0, count));
@@ -137,7 +136,7 @@ class Backward {
   const Tensor &dx_, &dy_, &x_;
   const FeedForward& layer_;
   const Kept& kept_;
-  int64_t group_;
+  int64_t block_, group_;  // rows
   SharedOperand gate_, up_, down_;
   Tensor n_, dn_, dgate_, dup_, gated_;  // of one group
 };
@@ -149,22 +148,19 @@ Tensor feed_forward(const Tensor& x, const FeedForward& layer) {
   const bool on_cpu =
       ops::device_of("feed_forward", x, layer.gain, layer.gate, layer.up, layer.down).kind == kernels::DeviceKind::cpu;
   if (x.dtype() == DType::f64 || !on_cpu) return in_parts(x, layer);
-  const int64_t rows = x.dim(0), blocks = block_count(rows), inner = layer.gate.dim(0);
+  const int64_t rows = x.dim(0), inner = layer.gate.dim(0);
   const std::vector<Tensor> inputs{x, layer.gain, layer.gate, layer.up, layer.down};
   const bool recorded = grad_enabled() && std::any_of(inputs.begin(), inputs.end(),
                                                       [](const Tensor& input) { return input.requires_grad(); });
   const Tensor y = Tensor::empty(x.shape(), x.dtype());
   const Kept kept = room_for(recorded ? rows : 0, inner, x.dtype());
   const SharedOperand weights[] = {
-      {ops::matrix(layer.gate), blocks}, {ops::matrix(layer.up), blocks}, {ops::matrix(layer.down), blocks}};
-  kernels::parallel_for(blocks, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t first = begin * kBlockRows; first < std::min(rows, end * kBlockRows); first += kBlockRows) {
-      const int64_t count = std::min(kBlockRows, rows - first);
-      if (recorded)
-        forward_block(y, kept, first, x, layer, weights, first, count);
-      else
-        forward_block(y, room_for(count, inner, x.dtype()), 0, x, layer, weights, first, count);
-    }
+      {ops::matrix(layer.gate), rows}, {ops::matrix(layer.up), rows}, {ops::matrix(layer.down), rows}};
+  ops::for_each_block(rows, block_rows(layer), [&](int64_t first, int64_t count) {
+    if (recorded)
+      forward_block(y, kept, first, x, layer, weights, first, count);
+    else
+      forward_block(y, room_for(count, inner, x.dtype()), 0, x, layer, weights, first, count);
   });
   return record("feed_forward", y, inputs, [x, layer, kept](const Tensor& dy) {
     Tensor dx = Tensor::empty(x.shape(), x.dtype());

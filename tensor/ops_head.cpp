@@ -109,6 +109,19 @@ bool any_entropy(const Tensor& dy, int64_t rows) {
   return std::any_of(values.begin(), values.end(), [](double value) { return value != 0.0; });
 }
 
+/// run(gradient, whether it is to be set instead of added to).
+template <class Run>
+void propagate_to_weight(const Tensor& weight, int64_t rows, const Run& run) {
+  const DType compute = kernels::compute_dtype(weight.dtype());
+  if (!weight.requires_grad()) return run(Tensor::zeros(weight.shape(), compute, weight.device()), false);
+  const bool on_cpu = weight.device().kind == kernels::DeviceKind::cpu;  // whose body alone can set it
+  if (on_cpu && rows > 0 && weight.grad_dtype() == compute) {
+    const Tensor unset = weight.unset_chain();
+    if (unset.defined()) return run(unset, true);
+  }
+  ops::accumulate(weight, [&](const Tensor& sum) { run(sum, false); });
+}
+
 }  // namespace
 
 HeadResult selected_log_probs(const Tensor& hidden, const Tensor& weight, std::shared_ptr<const HeadQuery> query) {
@@ -150,7 +163,7 @@ HeadResult selected_log_probs(const Tensor& hidden, const Tensor& weight, std::s
                Tensor dhidden = ops::empty_like(hidden);
                const bool entropies = any_entropy(dy, rows);  // none saves the kernel its share of the work
                MOTLEY_CHECK(!entropies || !query->log_p_only, "head", "no entropies were asked for");
-               const auto run = [&](const Tensor& dweight) {
+               const auto run = [&](const Tensor& dweight, bool sets) {
                  visit_dtype(hidden.dtype(), [&]<class T>(T) {
                    using C = Compute<T>;
                    auto args = arguments<T>(hidden, weight, *query, lists);
@@ -160,14 +173,10 @@ HeadResult selected_log_probs(const Tensor& hidden, const Tensor& weight, std::s
                    const C* d_log_p = dy.pointer<C>();
                    const C* d_entropy = entropies ? d_log_p + selected : nullptr;
                    MOTLEY_RUN(hidden.device(), head_backward<T>,
-                              {args, d_log_p, d_entropy, dhidden.pointer<T>(), dweight.pointer<C>()});
+                              {args, d_log_p, d_entropy, dhidden.pointer<T>(), dweight.pointer<C>(), sets});
                  });
                };
-               if (weight.requires_grad()) {
-                 ops::accumulate(weight, run);
-               } else {
-                 run(Tensor::zeros(weight.shape(), kernels::compute_dtype(weight.dtype()), weight.device()));
-               }
+               propagate_to_weight(weight, rows, run);
                if (hidden.requires_grad()) hidden.add_grad(std::move(dhidden));
              });
   result.log_p = slice(result.both, 0, {selected});

@@ -2,7 +2,6 @@
 #include <utility>
 
 #include "kernels/norm.h"
-#include "kernels/parallel.h"
 #include "kernels/pointwise.h"
 #include "tensor/ops.h"
 #include "tensor/ops_common.h"
@@ -13,8 +12,6 @@ namespace motley {
 using kernels::Compute;
 using kernels::transposed;
 using kernels::visit_dtype;
-using ops::block_count;
-using ops::kBlockRows;
 using ops::rows_at;
 using ops::rows_to;
 
@@ -39,11 +36,16 @@ std::vector<Tensor> in_parts(const Tensor& x, const NormedLinears& layer) {
   return results;
 }
 
-std::vector<ops::SharedOperand> operands(const NormedLinears& layer, bool transpose, int64_t blocks) {
+std::vector<ops::SharedOperand> operands(const NormedLinears& layer, bool transpose, int64_t rows) {
   std::vector<ops::SharedOperand> all;
   for (const Tensor& weight : layer.weights)
-    all.emplace_back(transpose ? transposed(ops::matrix(weight)) : ops::matrix(weight), blocks);
+    all.emplace_back(transpose ? transposed(ops::matrix(weight)) : ops::matrix(weight), rows);
   return all;
+}
+int64_t block_rows(const NormedLinears& layer) {
+  int64_t elements = 0;
+  for (const Tensor& weight : layer.weights) elements += weight.numel();
+  return ops::block_rows(elements);
 }
 
 /// Adds what the results' gradients dys (undefined: none came) say about x, the gain and the weights. The last result
@@ -55,8 +57,9 @@ class Backward {
         layer_(layer),
         rstd_(rstd),
         dys_(dys),
-        group_(std::min(x.dim(0), kBlockRows * kernels::compute_threads())),
-        weights_(operands(layer, true, block_count(x.dim(0)))),
+        block_(block_rows(layer)),
+        group_(std::min(x.dim(0), block_ * kernels::compute_threads())),
+        weights_(operands(layer, true, x.dim(0))),
         n_(Tensor::empty({group_, x.dim(1)}, x.dtype())),
         dn_(Tensor::empty({group_, x.dim(1)}, x.dtype())) {}
 
@@ -66,10 +69,7 @@ class Backward {
     const Tensor part = sets ? Tensor() : Tensor::empty(dn_.shape(), x_.dtype());
     for (int64_t first = 0; first < x_.dim(0); first += group_) {
       const int64_t count = std::min(group_, x_.dim(0) - first);
-      kernels::parallel_for(block_count(count), 1, [&](int64_t begin, int64_t end) {
-        for (int64_t at = begin * kBlockRows; at < std::min(count, end * kBlockRows); at += kBlockRows)
-          differentiate(first + at, at, std::min(kBlockRows, count - at));
-      });
+      ops::for_each_block(count, block_, [&](int64_t at, int64_t rows) { differentiate(first + at, at, rows); });
       for (size_t i = dys_.size(); i-- > 0;) {
         if (dys_[i].defined()) gradients[i].add(rows_at(dys_[i], first, count), rows_at(n_, 0, count));
       }
@@ -108,7 +108,7 @@ class Backward {
   const NormedLinears& layer_;
   const Tensor& rstd_;
   const std::vector<Tensor>& dys_;
-  int64_t group_;
+  int64_t block_, group_;  // rows
   std::vector<ops::SharedOperand> weights_;
   Tensor n_, dn_;  // of one group
 };
@@ -148,22 +148,19 @@ std::vector<Tensor> normed_linears(const Tensor& x, const NormedLinears& layer) 
   check(x, layer);
   const bool on_cpu = ops::device_of("normed_linears", x, layer.gain).kind == kernels::DeviceKind::cpu;
   if (x.dtype() == DType::f64 || !on_cpu) return in_parts(x, layer);
-  const int64_t rows = x.dim(0), cols = x.dim(1), blocks = block_count(rows);
+  const int64_t rows = x.dim(0), cols = x.dim(1);
   const Tensor rstd = Tensor::empty({rows}, kernels::compute_dtype(x.dtype()));
   std::vector<Tensor> results;
   for (const Tensor& weight : layer.weights) results.push_back(Tensor::empty({rows, weight.dim(0)}, x.dtype()));
-  const std::vector<ops::SharedOperand> weights = operands(layer, false, blocks);
-  kernels::parallel_for(blocks, 1, [&](int64_t begin, int64_t end) {
-    const Tensor n = Tensor::empty({std::min(rows, kBlockRows), cols}, x.dtype());
-    for (int64_t first = begin * kBlockRows; first < std::min(rows, end * kBlockRows); first += kBlockRows) {
-      const int64_t count = std::min(kBlockRows, rows - first);
-      visit_dtype(x.dtype(), [&]<class T>(T) {
-        kernels::cpu::rms_norm<T>({n.data<T>(), rstd.data<Compute<T>>() + first, x.data<T>() + first * cols,
-                                   layer.gain.data<T>(), count, cols, layer.eps});
-      });
-      for (size_t i = 0; i < weights.size(); ++i)
-        weights[i].multiply(rows_at(n, 0, count), rows_to(results[i], first, count), layer.k_tile);
-    }
+  const std::vector<ops::SharedOperand> weights = operands(layer, false, rows);
+  ops::for_each_block(rows, block_rows(layer), [&](int64_t first, int64_t count) {
+    const Tensor n = Tensor::empty({count, cols}, x.dtype());
+    visit_dtype(x.dtype(), [&]<class T>(T) {
+      kernels::cpu::rms_norm<T>({n.data<T>(), rstd.data<Compute<T>>() + first, x.data<T>() + first * cols,
+                                 layer.gain.data<T>(), count, cols, layer.eps});
+    });
+    for (size_t i = 0; i < weights.size(); ++i)
+      weights[i].multiply(ops::matrix(n), rows_to(results[i], first, count), layer.k_tile);
   });
   return record_all(std::move(results), x, layer, rstd);
 }

@@ -17,8 +17,9 @@ kernels::Matrix rows_to(const Tensor& x, int64_t first, int64_t count) {
 }
 kernels::ConstMatrix matrix(const Tensor& x) { return rows_at(x, 0, rows_of(x)); }
 
-SharedOperand::SharedOperand(const kernels::ConstMatrix& b, int64_t blocks) : b_(b) {
-  if (blocks > 1) packed_ = kernels::pack(b);
+SharedOperand::SharedOperand(const kernels::ConstMatrix& b, int64_t rows) : b_(b) {
+  constexpr int64_t kWorthPacking = 128;
+  if (rows > kWorthPacking) packed_ = kernels::pack(b);
 }
 void SharedOperand::multiply(const kernels::ConstMatrix& a, const kernels::Matrix& c, int64_t k_tile,
                              const kernels::ConstMatrix& residual) const {

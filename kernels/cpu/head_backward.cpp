@@ -18,6 +18,7 @@ namespace {
 constexpr int64_t kChunkRows = 1024;                  // d_weight is read and written once for each such chunk
 constexpr int64_t kBlockElements = int64_t{1} << 18;  // of slopes: half of a second cache of 2 MiB
 constexpr int64_t kIds = kTilePanels * kPanel;        // blocks are whole tiles of both products
+constexpr int64_t kRowsAhead = 2;                     // that kept logits are asked for
 constexpr int64_t kPadding = 16;                      // keeps rows of slopes from sharing cache sets
 
 /// What the cotangents of a row say about every member of its support: a p - c p (log p + H).
@@ -69,13 +70,23 @@ class HeadBackward {
           C* row = slopes + r * block.stride;
           if (!kept && forward_.temperature != 1.0)
             row_divide(row, block.end - begin, static_cast<C>(forward_.temperature));
-          const C* z = kept ? forward_.kept_logits + (first + r) * vocabulary + begin : row;
+          const C* z = kept ? kept_logits(first + r, block) : row;
+          if (kept) ask_for(kept_logits(first + std::min(r + kRowsAhead, rows - 1), block), block);
           differentiate(first + r, factors[r], block, z, row);
         }
       });
       multiply(block, first, rows, d_hidden);
     }
     store_from(args_.d_hidden + first * width, d_hidden, rows * width);
+  }
+
+  const C* kept_logits(int64_t r, const Block& block) const {
+    return forward_.kept_logits + r * forward_.vocabulary + block.begin;
+  }
+  /// A row's part of a block is too short for the hardware to see that it will be read.
+  static void ask_for(const C* values, const Block& block) {
+    constexpr int64_t kLine = 64 / sizeof(C);
+    for (int64_t i = 0; i < block.end - block.begin; i += kLine) __builtin_prefetch(values + i);
   }
 
   ConstMatrix weight(const Block& block) const {
@@ -106,7 +117,7 @@ class HeadBackward {
     product.b = transposed(hidden(first, rows));
     product.c = row_major(static_cast<void*>(args_.d_weight + block.begin * forward_.width), dtype_of<C>(),
                           block.end - block.begin, forward_.width);
-    product.accumulate = true;
+    product.accumulate = first > 0 || !args_.sets_weight;
     matmul(product);
   }
 

@@ -21,7 +21,10 @@ HWY_BEFORE_NAMESPACE();
 namespace motley::kernels::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-constexpr int64_t kChunkBlocks = 16;  // blocks of rows at a time: B is read again for each such chunk
+// Rows at a time: B is read again for each such chunk, and A for each strip of B's panels. So many that A stays in the
+// second cache; where tiles rest between passes over the depth, few.
+constexpr int64_t kChunkElements = int64_t{1} << 18;
+constexpr int64_t kFewestBlocks = 16, kMostBlocks = 128;
 
 /// Sixteen sums, or the lanes of one vector, rounded to C's type.
 inline void store_vector(Vector sum, float* out) { hn::StoreU(sum, Tag(), out); }
@@ -125,7 +128,10 @@ void advance_tile(const MatmulArgs& args, const TilePlace& at, TileJob& job, int
   if (last && !direct) store_tile(args, at, total);
 }
 
-/// kChunkBlocks blocks of rows at most, over all panels of the piece.
+/// Products of one pass over the depth.
+int64_t depth_step(const MatmulPiece& piece) { return piece.depth_stride == kPanel ? kBlockDepth : kStridedDepth; }
+
+/// One chunk of rows, over all panels of the piece.
 template <bool Columns>
 void multiply_chunk(const MatmulPiece& piece, int64_t row_begin, int64_t row_end) {
   const MatmulArgs& args = *piece.args;
@@ -134,7 +140,7 @@ void multiply_chunk(const MatmulPiece& piece, int64_t row_begin, int64_t row_end
   // Whole blocks of float rows are read where they are.
   const int64_t in_place = reads_in_place(args.a) ? (row_end - row_begin) / kBlockRows : 0;
   const bool direct = stores_directly(args);
-  const int64_t step = piece.depth_stride == kPanel ? kBlockDepth : kStridedDepth;
+  const int64_t step = depth_step(piece);
   const int64_t tiles = depth <= step ? 1 : blocks * ((panels + kTilePanels - 1) / kTilePanels);
   float* packed = scratch<struct PackedBlocks, float>(blocks * kBlockSize);
   float* totals = scratch<struct TileTotals, float>(tiles * kTileSize);
@@ -165,9 +171,20 @@ void multiply_chunk(const MatmulPiece& piece, int64_t row_begin, int64_t row_end
   }
 }
 
+/// Rows of a chunk: chunks of one piece are about equal.
+int64_t chunk_rows(const MatmulPiece& piece) {
+  const int64_t depth = piece.args->a.cols;
+  const int64_t blocks = (piece.row_end - piece.row_begin + kBlockRows - 1) / kBlockRows;
+  int64_t most = kFewestBlocks;
+  if (depth <= depth_step(piece)) most = std::clamp(kChunkElements / (depth * kBlockRows), kFewestBlocks, kMostBlocks);
+  const int64_t chunks = (blocks + most - 1) / most;
+  return (blocks + chunks - 1) / chunks * kBlockRows;
+}
+
 void run_piece(const MatmulPiece& piece) {
-  for (int64_t row = piece.row_begin; row < piece.row_end; row += kChunkBlocks * kBlockRows) {
-    const int64_t end = std::min(piece.row_end, row + kChunkBlocks * kBlockRows);
+  const int64_t rows = chunk_rows(piece);
+  for (int64_t row = piece.row_begin; row < piece.row_end; row += rows) {
+    const int64_t end = std::min(piece.row_end, row + rows);
     if (packs_columns(piece.args->a))
       multiply_chunk<true>(piece, row, end);
     else

@@ -194,6 +194,10 @@ TEMPLATE_TEST_CASE("the head's backward pass in blocks of ids has the bits of ro
     }
     CHECK(same_bits(d_hidden, d_hidden_alone));
     CHECK(same_bits(d_weight, d_weight_alone));
+    std::vector<C> added(b.weight.size()), set(b.weight.size(), C{7});
+    cpu::head_backward<T>({args, d_log_p.data(), d_entropy.data(), d_hidden.data(), added.data()});
+    cpu::head_backward<T>({args, d_log_p.data(), d_entropy.data(), d_hidden.data(), set.data(), true});
+    CHECK(same_bits(set, added));
   }
 }
 
