@@ -9,7 +9,6 @@
 namespace motley {
 
 using kernels::Compute;
-using kernels::ConstMatrix;
 using kernels::transposed;
 using kernels::visit_dtype;
 using ops::rows_at;
