@@ -65,7 +65,7 @@ std::vector<BenchCase> attention_cases(const AttentionSetting& s) {
     kernels::AttentionArgs<bf16> args{};
     args.y = y->data(), args.lse = lse->data();
     args.q = q->data(), args.k = k->data(), args.v = k->data();
-    args.starts = starts->data(), args.sequences = s.sequences;
+    args.starts = starts->data(), args.rows = s.rows(), args.sequences = s.sequences;
     args.heads = s.heads, args.kv_heads = s.kv_heads, args.head_dim = s.head_dim, args.scale = kScale;
     kernels::cpu::attention(args);
   };
@@ -74,7 +74,7 @@ std::vector<BenchCase> attention_cases(const AttentionSetting& s) {
     args.dq = dq->data(), args.dk = dk->data(), args.dv = dv->data();
     args.dy = y->data(), args.y = y->data(), args.lse = lse->data();
     args.q = q->data(), args.k = k->data(), args.v = k->data();
-    args.starts = starts->data(), args.sequences = s.sequences;
+    args.starts = starts->data(), args.rows = s.rows(), args.sequences = s.sequences;
     args.heads = s.heads, args.kv_heads = s.kv_heads, args.head_dim = s.head_dim, args.scale = kScale;
     kernels::cpu::attention_backward(args);
   };

@@ -5,6 +5,8 @@
 // and multiplied with the values in one chain over positions ascending; a tile that raises the largest first scales
 // both down. This starts anew every 4096 positions, and such blocks are combined in order. The output is divided by
 // the sum at the end. Keys beyond p contribute exactly nothing, whatever they hold.
+//
+// On a device every pointer is one of its memory, those of a page table included: an array of pointers to arrays.
 #pragma once
 
 #include "kernels/dtype.h"
@@ -14,14 +16,14 @@ namespace motley::kernels {
 /// Packed variable-length sequences without padding: sequence s owns rows [starts[s], starts[s + 1]).
 template <class T>
 struct AttentionArgs {
-  T* y;                   // [rows, heads, head_dim]
-  Compute<T>* lse;        // [rows, heads], log of the sum of exp(scores); may be null
-  const T* q;             // [rows, heads, head_dim]
-  const T* k;             // [rows, kv_heads, head_dim], already rounded to the KV format
-  const T* v;             // [rows, kv_heads, head_dim]
-  const int32_t* starts;  // [sequences + 1]
-  int64_t sequences, heads, kv_heads, head_dim;
-  double scale;  // usually 1 / sqrt(head_dim)
+  T* y;                                                // [rows, heads, head_dim]
+  Compute<T>* lse;                                     // [rows, heads], log of the sum of exp(scores); may be null
+  const T* q;                                          // [rows, heads, head_dim]
+  const T* k;                                          // [rows, kv_heads, head_dim], already rounded to the KV format
+  const T* v;                                          // [rows, kv_heads, head_dim]
+  const int32_t* starts;                               // [sequences + 1]
+  int64_t rows, sequences, heads, kv_heads, head_dim;  // rows = starts[sequences]
+  double scale;                                        // usually 1 / sqrt(head_dim)
 };
 template <class T>
 struct AttentionBackwardArgs {
@@ -35,7 +37,7 @@ struct AttentionBackwardArgs {
   const T* k;
   const T* v;
   const int32_t* starts;
-  int64_t sequences, heads, kv_heads, head_dim;
+  int64_t rows, sequences, heads, kv_heads, head_dim;  // rows = starts[sequences]
   double scale;
 };
 /// Rows of many sequences over a paged cache. The cache of one layer is `pages` pages of page_size positions:
@@ -83,9 +85,21 @@ void cache_write(const CacheWriteArgs<T>& args);
 }  // namespace cpu
 namespace cuda {
 template <class T>
+void attention(const AttentionArgs<T>& args);
+template <class T>
+void attention_backward(const AttentionBackwardArgs<T>& args);
+template <class T>
+void paged_attention(const PagedAttentionArgs<T>& args);
+template <class T>
 void cache_write(const CacheWriteArgs<T>& args);
 }  // namespace cuda
 namespace emulated {
+template <class T>
+void attention(const AttentionArgs<T>& args);
+template <class T>
+void attention_backward(const AttentionBackwardArgs<T>& args);
+template <class T>
+void paged_attention(const PagedAttentionArgs<T>& args);
 template <class T>
 void cache_write(const CacheWriteArgs<T>& args);
 }  // namespace emulated

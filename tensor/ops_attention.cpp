@@ -104,18 +104,18 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, int64_t head
   const Tensor lse = recorded ? Tensor::empty({q.dim(0), heads}, kernels::compute_dtype(q.dtype()), device) : Tensor();
   const ops::DeviceList<int32_t> list(device, starts);
   visit_dtype(q.dtype(), [&]<class T>(T) {
-    MOTLEY_RUN_ON_CPU("attention", device, attention<T>,
-                      {y.pointer<T>(), recorded ? lse.pointer<Compute<T>>() : nullptr, q.pointer<T>(), k.pointer<T>(),
-                       v.pointer<T>(), list.data(), sequences, heads, kv_heads, head_dim, scale});
+    MOTLEY_DISPATCH(device, attention<T>,
+                    {y.pointer<T>(), recorded ? lse.pointer<Compute<T>>() : nullptr, q.pointer<T>(), k.pointer<T>(),
+                     v.pointer<T>(), list.data(), q.dim(0), sequences, heads, kv_heads, head_dim, scale});
   });
   if (!recorded) return y;
   return record("attention", y, {q, k, v}, [=, values = y.detach(), kept = list.kept()](const Tensor& dy) {
     Tensor dq = ops::empty_like(q), dk = ops::empty_like(k), dv = ops::empty_like(v);
     visit_dtype(q.dtype(), [&]<class T>(T) {
-      MOTLEY_RUN_ON_CPU("attention", q.device(), attention_backward<T>,
-                        {dq.pointer<T>(), dk.pointer<T>(), dv.pointer<T>(), dy.pointer<T>(), values.pointer<T>(),
-                         lse.pointer<Compute<T>>(), q.pointer<T>(), k.pointer<T>(), v.pointer<T>(), kept.data(),
-                         sequences, heads, kv_heads, head_dim, scale});
+      MOTLEY_DISPATCH(q.device(), attention_backward<T>,
+                      {dq.pointer<T>(), dk.pointer<T>(), dv.pointer<T>(), dy.pointer<T>(), values.pointer<T>(),
+                       lse.pointer<Compute<T>>(), q.pointer<T>(), k.pointer<T>(), v.pointer<T>(), kept.data(), q.dim(0),
+                       sequences, heads, kv_heads, head_dim, scale});
     });
     if (q.requires_grad()) q.add_grad(std::move(dq));
     if (k.requires_grad()) k.add_grad(std::move(dk));

@@ -66,6 +66,8 @@ void most_probable(const MostProbableArgs&) { absent(); }
 #define MOTLEY_ABSENT_OF_TYPE(T)                                        \
   MOTLEY_ABSENT(add<T>(T*, const T*, const T*, int64_t))                \
   MOTLEY_ABSENT(add_rows<T>(const AddRowsArgs<T>&))                     \
+  MOTLEY_ABSENT(attention<T>(const AttentionArgs<T>&))                  \
+  MOTLEY_ABSENT(attention_backward<T>(const AttentionBackwardArgs<T>&)) \
   MOTLEY_ABSENT(cache_write<T>(const CacheWriteArgs<T>&))               \
   MOTLEY_ABSENT(embedding<T>(const EmbeddingArgs<T>&))                  \
   MOTLEY_ABSENT(embedding_backward<T>(const EmbeddingBackwardArgs<T>&)) \
@@ -73,6 +75,7 @@ void most_probable(const MostProbableArgs&) { absent(); }
   MOTLEY_ABSENT(head<T>(const HeadArgs<T>&))                            \
   MOTLEY_ABSENT(head_backward<T>(const HeadBackwardArgs<T>&))           \
   MOTLEY_ABSENT(multiply<T>(T*, const T*, const T*, int64_t))           \
+  MOTLEY_ABSENT(paged_attention<T>(const PagedAttentionArgs<T>&))       \
   MOTLEY_ABSENT(rms_norm<T>(const RmsNormArgs<T>&))                     \
   MOTLEY_ABSENT(rms_norm_backward<T>(const RmsNormBackwardArgs<T>&))    \
   MOTLEY_ABSENT(rope<T>(const RopeArgs<T>&))                            \

@@ -35,16 +35,16 @@ struct Packed {
   int64_t rows() const { return starts.back(); }
   int64_t sequences() const { return static_cast<int64_t>(starts.size()) - 1; }
   void run() {
-    cpu::attention<T>({y.data(), lse.data(), q.data(), k.data(), v.data(), starts.data(), sequences(), shape.heads,
-                       shape.kv_heads, shape.head_dim, kScale});
+    cpu::attention<T>({y.data(), lse.data(), q.data(), k.data(), v.data(), starts.data(), rows(), sequences(),
+                       shape.heads, shape.kv_heads, shape.head_dim, kScale});
   }
   void run_backward() {
     dq.assign(q.size(), as<T>(9.0));
     dk.assign(k.size(), as<T>(9.0));
     dv.assign(v.size(), as<T>(9.0));
     cpu::attention_backward<T>({dq.data(), dk.data(), dv.data(), dy.data(), y.data(), lse.data(), q.data(), k.data(),
-                                v.data(), starts.data(), sequences(), shape.heads, shape.kv_heads, shape.head_dim,
-                                kScale});
+                                v.data(), starts.data(), rows(), sequences(), shape.heads, shape.kv_heads,
+                                shape.head_dim, kScale});
   }
   /// Everything that both passes write.
   std::vector<T> results() {

@@ -59,10 +59,11 @@ void check_packed(Values& draw) {
     const auto sequences = static_cast<int64_t>(chosen.size());
     std::vector<T> y(q.size()), dq(q.size()), dk(k.size()), dv(v.size());
     std::vector<Compute<T>> lse(static_cast<size_t>(starts.back() * shape.heads));
-    cpu::attention<T>({y.data(), lse.data(), q.data(), k.data(), v.data(), starts.data(), sequences, shape.heads,
-                       shape.kv_heads, shape.head_dim, 0.3});
+    cpu::attention<T>({y.data(), lse.data(), q.data(), k.data(), v.data(), starts.data(), starts.back(), sequences,
+                       shape.heads, shape.kv_heads, shape.head_dim, 0.3});
     cpu::attention_backward<T>({dq.data(), dk.data(), dv.data(), dy.data(), y.data(), lse.data(), q.data(), k.data(),
-                                v.data(), starts.data(), sequences, shape.heads, shape.kv_heads, shape.head_dim, 0.3});
+                                v.data(), starts.data(), starts.back(), sequences, shape.heads, shape.kv_heads,
+                                shape.head_dim, 0.3});
     RowResults results(chosen.size());
     for (size_t s = 0; s < chosen.size(); ++s) {
       const auto take = [&](const auto& from, int64_t width) {

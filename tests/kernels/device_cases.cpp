@@ -33,6 +33,7 @@ std::string first_difference(const Output& got, const Output& want) {
 std::vector<DeviceCase> device_cases() {
   std::vector<DeviceCase> cases;
   add_array_cases(cases);
+  add_attention_cases(cases);
   add_norm_cases(cases);
   add_quantize_cases(cases);
   add_head_cases(cases);

@@ -36,6 +36,7 @@ struct DeviceCase {
 /// All cases, in an order that does not change.
 std::vector<DeviceCase> device_cases();
 void add_array_cases(std::vector<DeviceCase>& cases);
+void add_attention_cases(std::vector<DeviceCase>& cases);
 void add_norm_cases(std::vector<DeviceCase>& cases);
 void add_quantize_cases(std::vector<DeviceCase>& cases);
 void add_head_cases(std::vector<DeviceCase>& cases);

@@ -141,6 +141,9 @@ TEST_CASE("a build without CUDA says so") {
   CHECK_THROWS_WITH(cuda::add_rows(AddRowsArgs<double>{}), says);
   CHECK_THROWS_WITH(cuda::rms_norm(RmsNormArgs<float>{}), says);
   CHECK_THROWS_WITH(cuda::rms_norm_backward(RmsNormBackwardArgs<bf16>{}), says);
+  CHECK_THROWS_WITH(cuda::attention(AttentionArgs<float>{}), says);
+  CHECK_THROWS_WITH(cuda::attention_backward(AttentionBackwardArgs<bf16>{}), says);
+  CHECK_THROWS_WITH(cuda::paged_attention(PagedAttentionArgs<fp16>{}), says);
   CHECK_THROWS_WITH(cuda::head(HeadArgs<double>{}), says);
   CHECK_THROWS_WITH(cuda::head_backward(HeadBackwardArgs<fp16>{}), says);
   CHECK_THROWS_WITH(cuda::matmul(MatmulArgs{}), says);
