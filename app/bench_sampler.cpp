@@ -75,7 +75,7 @@ class FilledCache {
     forward_missing(context, config_, cache_, pointers_, rows, [&](const Tensor& hidden, std::span<const CachedRow>) {
       kernels::MatmulArgs product;
       product.a = kernels::row_major(static_cast<const void*>(hidden.raw()), hidden.dtype(), rows, config_.width);
-      product.packed = &weights_->packed_head();
+      weights_->packed_head().put_into(product);
       product.c = kernels::row_major(logits_.data(), DType::f32, rows, config_.vocabulary);
       kernels::cpu::matmul(product);
     });

@@ -50,54 +50,63 @@ void check_accumulation(const NumericProfile& profile) {
 }  // namespace
 
 QuantizedLinear::QuantizedLinear(std::span<const float> weights, int64_t outputs, int64_t inputs,
-                                 const NumericProfile& profile, float shared_amax)
+                                 const NumericProfile& profile, float shared_amax, const Device& device)
     : profile_(profile), outputs_(outputs), inputs_(inputs) {
   if (profile.output == DType::f64) throw std::invalid_argument("QuantizedLinear: no fp64 output");
   check_activation(profile.activation);
   check_accumulation(profile);
+  if (const std::string why = refusal_on_devices(profile); device.kind != DeviceKind::cpu && !why.empty())
+    throw std::invalid_argument("QuantizedLinear: no profile " + profile.name + " on " + device_name(device) + ": " +
+                                why);
   QuantizedMatrix weight = quantize(weights, outputs, inputs, profile.weight, shared_amax);
   fingerprint_ = fingerprint_of(weight);
-  packed_ = pack(weight);
+  packed_ = {pack(weight), device};
+  std::vector<float> block_scales;
   switch (profile.weight.scaling) {
     case Scaling::tensor:
     case Scaling::nv16:
       alpha_ = weight.scales[0];
       break;
     case Scaling::channel:
-      row_scales_ = std::move(weight.scales);
+      row_scales_ = {device, weight.scales};
       break;
     case Scaling::block1x128:
       block_rows_ = 1;
       [[fallthrough]];
     case Scaling::block128x128:
-      block_scales_ = std::move(weight.scales);
+      block_scales = std::move(weight.scales);
       break;
     default:
       break;
   }
-  if (sums_by_blocks(profile) && block_scales_.empty()) {
+  if (sums_by_blocks(profile) && block_scales.empty()) {
     block_rows_ = std::max<int64_t>(1, outputs);
-    block_scales_.assign(static_cast<size_t>((inputs + 127) / 128), 1.0f);
+    block_scales.assign(static_cast<size_t>((inputs + 127) / 128), 1.0f);
   }
+  if (!block_scales.empty()) block_scales_ = {device, block_scales};
 }
+
+QuantizedLinear::Scales::Scales(const Device& device, const std::vector<float>& values)
+    : data(copied_to(device, values.data(), values.size())), count(static_cast<int64_t>(values.size())) {}
 
 void QuantizedLinear::forward(const QuantizedRows& x, void* y, const LinearEpilogue& epilogue) const {
   const ConstMatrix& values = x.values();
   const bool blocks = sums_by_blocks(profile_);
-  if (values.cols != inputs_ || x.activation() != profile_.activation || x.has_block_scales() != blocks) {
+  if (values.cols != inputs_ || x.activation() != profile_.activation || x.has_block_scales() != blocks ||
+      x.device() != packed_.device()) {
     throw std::invalid_argument("QuantizedLinear: the rows were quantized for another product");
   }
   MatmulArgs args;
   args.a = values;
-  args.packed = &packed_;
+  packed_.put_into(args);
   args.c = row_major(y, profile_.output, values.rows, outputs_);
   args.k_tile = profile_.k_tile;
   args.alpha = alpha_;
   args.row_factors = x.factors();
-  args.column_factors = row_scales_.empty() ? nullptr : row_scales_.data();
+  args.column_factors = row_scales_.data.get();
   if (blocks) {
     args.a_scales = x.block_scales();
-    args.b_scales = block_scales_.data();
+    args.b_scales = block_scales_.data.get();
     args.b_scale_rows = block_rows_;
     args.k_tile = 128;
   }
@@ -105,12 +114,12 @@ void QuantizedLinear::forward(const QuantizedRows& x, void* y, const LinearEpilo
   if (epilogue.residual != nullptr)
     args.residual = row_major(epilogue.residual, profile_.output, values.rows, outputs_);
   if (profile_.accumulation == Accumulation::hopper_fp8) return cpu::hopper_fp8_product(args);
-  cpu::matmul(args);
+  MOTLEY_RUN(packed_.device(), matmul, args);
 }
 
 void QuantizedLinear::forward(const void* x, int64_t rows, void* y) const {
   QuantizedRows quantized;
-  quantized.assign(x, rows, inputs_, profile_);
+  quantized.assign(x, rows, inputs_, profile_, packed_.device());
   forward(quantized, y);
 }
 

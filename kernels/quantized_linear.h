@@ -5,7 +5,7 @@
 
 #include <span>
 
-#include "kernels/matmul.h"
+#include "kernels/packed_operand.h"
 #include "kernels/profile.h"
 #include "kernels/quantize.h"
 #include "kernels/quantized_rows.h"
@@ -13,7 +13,7 @@
 namespace motley::kernels {
 
 /// What follows a product, with the bits of the separate kernels: y = silu(gate) * y, then y = residual + y, each
-/// rounded. Both [rows, outputs] of the output type; null: none. The residual may be y itself.
+/// rounded. Both [rows, outputs] of the output type, on the product's device; null: none. The residual may be y itself.
 struct LinearEpilogue {
   const void* gate = nullptr;
   const void* residual = nullptr;
@@ -22,12 +22,12 @@ struct LinearEpilogue {
 class QuantizedLinear {
  public:
   /// weights: fp32 masters [outputs, inputs], row-major. Weight format fp32, bf16 or fp16 with Scaling::none is a plain
-  /// cast. Throws std::invalid_argument for a profile that cannot be computed (fp64 output, scales across tokens, an
-  /// accumulation that its formats do not have).
+  /// cast. Products run on `device`. Throws std::invalid_argument for a profile that cannot be computed (fp64 output,
+  /// scales across tokens, an accumulation that its formats do not have), or not there (refusal_on_devices).
   QuantizedLinear(std::span<const float> weights, int64_t outputs, int64_t inputs, const NumericProfile& profile,
-                  float shared_amax = 0.0f);
+                  float shared_amax = 0.0f, const Device& device = {});
   /// y[rows, outputs] = x W^T, of the profile's output type, for rows assigned with this profile (or one that agrees in
-  /// activations and block scales); others are refused. A row's result depends on that row alone.
+  /// activations and block scales) on this device; others are refused. A row's result depends on that row alone.
   void forward(const QuantizedRows& x, void* y, const LinearEpilogue& epilogue = {}) const;
   /// The same for x[rows, inputs] of the output type.
   void forward(const void* x, int64_t rows, void* y) const;
@@ -35,18 +35,26 @@ class QuantizedLinear {
   int64_t inputs() const { return inputs_; }
   /// Memory of the codes and scales.
   int64_t bytes() const {
-    return packed_.bytes() + static_cast<int64_t>((row_scales_.size() + block_scales_.size()) * sizeof(float));
+    return packed_.bytes() + (row_scales_.count + block_scales_.count) * static_cast<int64_t>(sizeof(float));
   }
   /// Of the codes and scales, for agreement checks.
   uint64_t fingerprint() const { return fingerprint_; }
 
  private:
+  /// Floats of the device; null: none.
+  struct Scales {
+    Scales() = default;
+    Scales(const Device& device, const std::vector<float>& values);
+    std::shared_ptr<const float> data;
+    int64_t count = 0;
+  };
+
   NumericProfile profile_;
   int64_t outputs_ = 0, inputs_ = 0;
-  PackedMatrix packed_;
-  float alpha_ = 1.0f;               // the tensor's fp32 scale (nv16, tensor)
-  std::vector<float> row_scales_;    // channel scales, applied to the finished sum
-  std::vector<float> block_scales_;  // [ceil(outputs / block_rows_), ceil(inputs / 128)]; empty: no block scales
+  PackedOperand packed_;
+  float alpha_ = 1.0f;   // the tensor's fp32 scale (nv16, tensor)
+  Scales row_scales_;    // channel scales, applied to the finished sum
+  Scales block_scales_;  // [ceil(outputs / block_rows_), ceil(inputs / 128)]; none: no block scales
   int64_t block_rows_ = 128;
   uint64_t fingerprint_ = 0;
 };

@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <stdexcept>
 #include <unordered_set>
 
-#include "kernels/parallel.h"
-#include "tensor/engine_records.h"
+#include "tensor/engine_draws.h"
 #include "tensor/engine_schedule.h"
 #include "tensor/engine_score.h"
 
@@ -70,8 +68,8 @@ struct Engine::State {
       : weights(std::move(initial)),
         config(present(weights).config()),
         limits(checked(engine_limits)),
-        table(config.max_positions, config.head_dim, config.rope_theta, DType::f32),
-        schedule(config, weights->profile(), limits) {}
+        table(config.max_positions, config.head_dim, config.rope_theta, DType::f32, weights->device()),
+        schedule(config, weights->profile(), limits, weights->device()) {}
 
   void list_draws();
   Tensor hidden_to_draw_from();
@@ -94,7 +92,6 @@ struct Engine::State {
   // Of one step; kept for their memory.
   std::vector<Drawing> drawings;
   std::vector<int64_t> draw_rows;  // ascending
-  std::vector<float> logits;
   PassRows pass;
 };
 
@@ -131,6 +128,7 @@ void Engine::set_weights(std::shared_ptr<const SamplerWeights> weights) {
     throw std::invalid_argument("weights of profile " + next.profile().name + " for an engine of profile " +
                                 state_->weights->profile().name);
   }
+  if (next.device() != state_->weights->device()) throw std::invalid_argument("weights on another device");
   if (next.fingerprints() != state_->weights->fingerprints()) state_->schedule.forget();
   state_->weights = std::move(weights);
 }
@@ -163,7 +161,8 @@ Tensor Engine::State::hidden_to_draw_from() {
   const NoGrad no_grad;
   EngineContext context(*weights, schedule.cache, table);
   const auto count = static_cast<int64_t>(draw_rows.size());
-  Tensor wanted = Tensor::empty({count, config.width}, weights->profile().output);
+  const Device& device = weights->device();
+  Tensor wanted = Tensor::empty({count, config.width}, weights->profile().output, device);
   const size_t row_bytes = static_cast<size_t>(config.width) * kernels::dtype_size(wanted.dtype());
   auto* out = static_cast<std::byte*>(wanted.raw());
   auto next = draw_rows.begin();
@@ -173,7 +172,7 @@ Tensor Engine::State::hidden_to_draw_from() {
     const Tensor hidden = transformer_layers(config, context, pass.ids, pass.positions);
     for (; next != draw_rows.end() && *next < last; ++next, out += row_bytes) {
       const auto* row = static_cast<const std::byte*>(hidden.raw()) + static_cast<size_t>(*next - first) * row_bytes;
-      std::memcpy(out, row, row_bytes);
+      kernels::copy_bytes(out, device, row, device, row_bytes);
     }
   });
   return count == 0 ? wanted : final_norm(config, context, wanted);
@@ -185,31 +184,21 @@ void Engine::State::draw(const Tensor& hidden, std::vector<StepOutput>& outputs)
   const int64_t at_once = std::max<int64_t>(1, kLogitsAtOnce / config.vocabulary);
   for (int64_t begin = 0; begin < places; begin += at_once) {
     const int64_t rows = std::min(at_once, places - begin);
-    logits.resize(static_cast<size_t>(rows * config.vocabulary));
+    const Tensor logits = Tensor::empty({rows, config.vocabulary}, DType::f32, hidden.device());
     kernels::MatmulArgs product;
     product.a = kernels::row_major(static_cast<const std::byte*>(hidden.raw()) + static_cast<size_t>(begin) * row_bytes,
                                    hidden.dtype(), rows, config.width);
-    product.packed = &weights->packed_head();
-    product.c = kernels::row_major(logits.data(), DType::f32, rows, config.vocabulary);
-    kernels::cpu::matmul(product);
-    const int64_t grain = std::max<int64_t>(1, 8192 / config.vocabulary);
-    kernels::parallel_for(static_cast<int64_t>(drawings.size()), grain, [&](int64_t first, int64_t last) {
-      thread_local std::vector<float> scaled;
-      for (auto d = static_cast<size_t>(first); d < static_cast<size_t>(last); ++d) {
-        const int64_t place = drawings[d].place - begin;
-        if (place < 0 || place >= rows) continue;
-        const Sequence& sequence = schedule.running[drawings[d].sequence];
-        const int64_t allowed = sequence.request.vocabulary.value_or(config.vocabulary);
-        try {
-          draw_and_record({logits.data() + place * config.vocabulary, static_cast<size_t>(allowed)}, sequence.request,
-                          static_cast<int64_t>(sequence.cache.tokens.size()), weights->version(), scaled,
-                          outputs[d].records);
-        } catch (const std::runtime_error& error) {
-          outputs[d].finish = FinishReason::failed;
-          outputs[d].error = error.what();
-        }
-      }
-    });
+    weights->packed_head().put_into(product);
+    product.c = kernels::row_major(logits.raw(), DType::f32, rows, config.vocabulary);
+    MOTLEY_RUN(hidden.device(), matmul, product);
+    std::vector<TokenDraw> draws;
+    for (size_t d = 0; d < drawings.size(); ++d) {
+      const int64_t place = drawings[d].place - begin;
+      if (place < 0 || place >= rows) continue;
+      const Sequence& sequence = schedule.running[drawings[d].sequence];
+      draws.push_back({place, &sequence.request, static_cast<int64_t>(sequence.cache.tokens.size()), &outputs[d]});
+    }
+    draw_tokens(logits, draws, weights->version());
   }
 }
 

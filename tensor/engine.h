@@ -1,10 +1,12 @@
 // The decoding engine: paged KV cache, continuous batching, weight swaps between two decode steps. Serves samplers,
-// `generate`, `score` and `eval`. A plain class: one thread at a time.
+// `generate`, `score` and `eval`. A plain class: one thread at a time. It computes and draws on the device of its
+// weights.
 #pragma once
 
 #include <memory>
 #include <optional>
 
+#include "kernels/packed_operand.h"
 #include "kernels/philox.h"
 #include "kernels/quantized_linear.h"
 #include "kernels/sampling.h"
@@ -17,9 +19,11 @@ namespace motley {
 class SamplerWeights {
  public:
   /// Linear layers in the profile's weight format (q/k/v and gate/up share their tensor scale); embedding, norms and
-  /// head in its output type. The masters are read and not kept.
+  /// head in its output type. The masters, on any device, are read and not kept. Engines of these weights compute on
+  /// `device`; throws std::invalid_argument for a profile that has no kernels there.
   SamplerWeights(const TransformerConfig& config, const Parameters& masters, const kernels::NumericProfile& profile,
-                 uint64_t version);
+                 uint64_t version, const Device& device = {});
+  const Device& device() const { return packed_head_.device(); }
   uint64_t version() const { return version_; }
   const kernels::NumericProfile& profile() const { return profile_; }
   const TransformerConfig& config() const { return config_; }
@@ -27,7 +31,7 @@ class SamplerWeights {
   const Tensor& parameter(const std::string& name) const;
   const Tensor& head_weight() const;
   /// The same, laid out for the product of a decode step.
-  const kernels::PackedMatrix& packed_head() const { return packed_head_; }
+  const kernels::PackedOperand& packed_head() const { return packed_head_; }
   /// Per tensor, of what the engine holds.
   const std::map<std::string, uint64_t>& fingerprints() const { return fingerprints_; }
 
@@ -38,7 +42,7 @@ class SamplerWeights {
   std::vector<kernels::QuantizedLinear> projections_;
   std::map<std::string, Tensor> parameters_;
   std::map<std::string, uint64_t> fingerprints_;
-  kernels::PackedMatrix packed_head_;
+  kernels::PackedOperand packed_head_;
 };
 
 struct GenerateRequest {
@@ -94,7 +98,7 @@ class Engine {
   /// Drops a request, running or queued; false if there is none of that id.
   bool cancel(uint64_t id);
   /// Takes effect before the next step; running sequences keep their KV cache, which serves nobody else from then on.
-  /// Same config and profile, or std::invalid_argument.
+  /// Same config, profile and device, or std::invalid_argument.
   void set_weights(std::shared_ptr<const SamplerWeights> weights);
   uint64_t version() const;
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <stdexcept>
 
 namespace motley {
@@ -18,11 +19,31 @@ EngineContext::~EngineContext() {
   if (rows_.bytes() <= kMostKeptBytes) spare_rows = std::move(rows_);
 }
 
+CacheRows::CacheRows(const Device& device, std::span<const int32_t* const> tables, std::span<const int32_t> at,
+                     int64_t page_size)
+    : page_tables(Device{}, tables), positions(device, at) {
+  if (device.kind == kernels::DeviceKind::cpu) return;
+  // All tables in one list, each once and as long as its last row needs.
+  std::map<const int32_t*, int64_t> lengths, starts;
+  for (size_t r = 0; r < tables.size(); ++r) {
+    int64_t& length = lengths[tables[r]];
+    length = std::max<int64_t>(length, at[r] / page_size + 1);
+  }
+  std::vector<int32_t> all;
+  for (const auto& [table, length] : lengths) {
+    starts[table] = static_cast<int64_t>(all.size());
+    all.insert(all.end(), table, table + length);
+  }
+  pages = {device, all};
+  std::vector<const int32_t*> there;
+  for (const int32_t* table : tables) there.push_back(pages.data() + starts[table]);
+  page_tables = {device, there};
+}
+
 int64_t EngineContext::kept_bytes() { return spare_rows.bytes(); }
 
 void EngineContext::set_rows(std::span<const int32_t* const> page_tables, std::span<const int32_t> positions) {
-  page_tables_ = page_tables;
-  positions_ = positions;
+  cache_rows_ = CacheRows(weights_.device(), page_tables, positions, cache_.page_size());
   input_ = Tensor();
 }
 
@@ -33,17 +54,18 @@ Tensor EngineContext::product(const Tensor& x, int64_t layer, Projection project
                std::string("activations are ") + kernels::dtype_name(x.dtype()));
   MOTLEY_CHECK(x.dim(-1) == linear.inputs(), "project",
                "the layer takes " + std::to_string(linear.inputs()) + " inputs, got " + std::to_string(x.dim(-1)));
-  Tensor y = Tensor::empty({x.dim(0), linear.outputs()}, x.dtype());
+  Tensor y = Tensor::empty({x.dim(0), linear.outputs()}, x.dtype(), x.device());
   kernels::LinearEpilogue epilogue;
   for (const Tensor* operand : {&gate, &residual}) {
-    MOTLEY_CHECK(!operand->defined() || (operand->shape() == y.shape() && operand->dtype() == y.dtype()), "project",
-                 "a gate or residual must be like the result");
+    MOTLEY_CHECK(!operand->defined() || (operand->shape() == y.shape() && operand->dtype() == y.dtype() &&
+                                         operand->device() == y.device()),
+                 "project", "a gate or residual must be like the result");
   }
   if (gate.defined()) epilogue.gate = gate.raw();
   if (residual.defined()) epilogue.residual = residual.raw();
   if (!input_.defined() || input_.raw() != x.raw() || input_.shape() != x.shape()) {
     input_ = x;
-    rows_.assign(x.raw(), x.dim(0), linear.inputs(), weights_.profile());
+    rows_.assign(x.raw(), x.dim(0), linear.inputs(), weights_.profile(), x.device());
   }
   linear.forward(rows_, y.raw(), epilogue);
   return y;
@@ -62,43 +84,45 @@ Tensor EngineContext::project_added(const Tensor& x, int64_t layer, Projection p
 Tensor EngineContext::attend(const Tensor& q, const Tensor& k, const Tensor& v, int64_t layer) {
   const TransformerConfig& config = weights_.config();
   const int64_t rows = q.dim(0);
-  MOTLEY_CHECK(rows == static_cast<int64_t>(positions_.size()), "attend",
-               "got " + std::to_string(rows) + " rows for " + std::to_string(positions_.size()) + " positions");
-  Tensor y = Tensor::empty({rows, config.heads * config.head_dim}, q.dtype());
+  MOTLEY_CHECK(
+      rows == cache_rows_.positions.size(), "attend",
+      "got " + std::to_string(rows) + " rows for " + std::to_string(cache_rows_.positions.size()) + " positions");
+  const Device& device = q.device();
+  Tensor y = Tensor::empty({rows, config.heads * config.head_dim}, q.dtype(), device);
   kernels::visit_dtype(q.dtype(), [&](auto element) {
     using T = decltype(element);
     kernels::CacheWriteArgs<T> write{};
     write.kv_format = cache_.format();
     write.kv_scale = cache_.scale();
-    write.page_table = page_tables_.data();
-    write.positions = positions_.data();
+    write.page_table = cache_rows_.page_tables.data();
+    write.positions = cache_rows_.positions.data();
     write.rows = rows;
     write.kv_heads = config.kv_heads;
     write.head_dim = config.head_dim;
     write.page_size = cache_.page_size();
     write.cache = cache_.keys(layer);
-    write.rows_in = k.data<T>();
-    kernels::cpu::cache_write(write);
+    write.rows_in = k.pointer<T>();
+    MOTLEY_RUN(device, cache_write<T>, write);
     write.cache = cache_.values(layer);
-    write.rows_in = v.data<T>();
-    kernels::cpu::cache_write(write);
+    write.rows_in = v.pointer<T>();
+    MOTLEY_RUN(device, cache_write<T>, write);
 
     kernels::PagedAttentionArgs<T> args{};
-    args.y = y.data<T>();
-    args.q = q.data<T>();
+    args.y = y.pointer<T>();
+    args.q = q.pointer<T>();
     args.keys = cache_.keys(layer);
     args.values = cache_.values(layer);
     args.kv_format = cache_.format();
     args.kv_scale = cache_.scale();
-    args.page_table = page_tables_.data();
-    args.positions = positions_.data();
+    args.page_table = cache_rows_.page_tables.data();
+    args.positions = cache_rows_.positions.data();
     args.rows = rows;
     args.heads = config.heads;
     args.kv_heads = config.kv_heads;
     args.head_dim = config.head_dim;
     args.page_size = cache_.page_size();
     args.scale = 1.0 / std::sqrt(static_cast<double>(config.head_dim));
-    kernels::cpu::paged_attention(args);
+    MOTLEY_RUN(device, paged_attention<T>, args);
   });
   return y;
 }

@@ -9,8 +9,19 @@
 
 #include "tensor/engine.h"
 #include "tensor/kv_cache.h"
+#include "tensor/ops_common.h"
 
 namespace motley {
+
+/// The rows of a pass where attention over the cache reads them.
+struct CacheRows {
+  CacheRows() = default;
+  CacheRows(const Device& device, std::span<const int32_t* const> page_tables, std::span<const int32_t> positions,
+            int64_t page_size);
+  ops::DeviceList<int32_t> pages;  // of all tables, on devices other than the CPU
+  ops::DeviceList<const int32_t*> page_tables;
+  ops::DeviceList<int32_t> positions;
+};
 
 /// K and V of the rows are written to the cache, rounded to its format, before any row attends.
 class EngineContext final : public ForwardContext {
@@ -19,7 +30,7 @@ class EngineContext final : public ForwardContext {
   ~EngineContext() override;
   EngineContext(const EngineContext&) = delete;
   EngineContext& operator=(const EngineContext&) = delete;
-  /// One page table and one position per row of the next pass.
+  /// One page table and one position per row of the next pass; a table lists the pages of positions 0 to the row's.
   void set_rows(std::span<const int32_t* const> page_tables, std::span<const int32_t> positions);
   Tensor project(const Tensor& x, int64_t layer, Projection projection) override;
   Tensor project_gated(const Tensor& x, int64_t layer, Projection projection, const Tensor& gate) override;
@@ -39,8 +50,7 @@ class EngineContext final : public ForwardContext {
   const SamplerWeights& weights_;
   KvCache& cache_;
   const RopeTable& table_;
-  std::span<const int32_t* const> page_tables_;
-  std::span<const int32_t> positions_;
+  CacheRows cache_rows_;
   // The last input of a projection, held so that its memory is no other tensor's, and its rows as products read them.
   Tensor input_;
   kernels::QuantizedRows rows_;

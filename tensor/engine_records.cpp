@@ -51,11 +51,15 @@ void draw_and_record(std::span<const float> logits, const GenerateRequest& reque
   const double uniform = kernels::random_uniform(request.key, static_cast<uint32_t>(position));
   const kernels::Draw draw =
       kernels::cpu::draw_token(logits.data(), static_cast<int64_t>(logits.size()), request.rule, uniform, scaled);
+  record_draw(draw, {scaled.data(), logits.size()}, request, version, out);
+}
+
+void record_draw(const kernels::Draw& draw, std::span<float> z, const GenerateRequest& request, uint64_t version,
+                 TokenRecords& out) {
   out.tokens.push_back(draw.id);
   out.log_q.push_back(draw.log_q);
   out.versions.push_back(version);
 
-  const std::span<float> z(scaled.data(), logits.size());
   float log_tail = kNothing;
   if (!draw.candidates.empty()) {
     append_some(z, draw.candidates, log_sum_exp_of(z, draw.candidates), out);

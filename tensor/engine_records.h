@@ -13,4 +13,9 @@ namespace motley {
 void draw_and_record(std::span<const float> logits, const GenerateRequest& request, int64_t position, uint64_t version,
                      std::vector<float>& scaled, TokenRecords& out);
 
+/// The second half: writes down a token that was drawn. `z` are the logits over the temperature of the ids that could
+/// be drawn, changed; for a drawn token without candidates and RecordKind::sampled it is not looked at.
+void record_draw(const kernels::Draw& draw, std::span<float> z, const GenerateRequest& request, uint64_t version,
+                 TokenRecords& out);
+
 }  // namespace motley

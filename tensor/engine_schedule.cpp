@@ -16,8 +16,9 @@ int64_t length(const Sequence& sequence) { return static_cast<int64_t>(sequence.
 
 }  // namespace
 
-Schedule::Schedule(const TransformerConfig& config, const kernels::NumericProfile& profile, const EngineLimits& limits)
-    : cache(config, profile, limits.page_size, limits.max_sequences),
+Schedule::Schedule(const TransformerConfig& config, const kernels::NumericProfile& profile, const EngineLimits& limits,
+                   const Device& device)
+    : cache(config, profile, limits.page_size, limits.max_sequences, device),
       limits_(limits),
       index_(cache, limits.max_cached_bytes / cache.bytes_per_page()) {}
 

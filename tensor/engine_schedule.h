@@ -32,7 +32,8 @@ struct Sequence {
 
 class Schedule {
  public:
-  Schedule(const TransformerConfig& config, const kernels::NumericProfile& profile, const EngineLimits& limits);
+  Schedule(const TransformerConfig& config, const kernels::NumericProfile& profile, const EngineLimits& limits,
+           const Device& device = {});
 
   void submit(Sequence sequence) { waiting.push_back(std::move(sequence)); }
   /// Rows of the next pass, in an order in which each finds what it attends to: earlier rows may be computed earlier.

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "tensor/ops_common.h"
+
 namespace motley {
 namespace {
 
@@ -20,19 +22,22 @@ void score_rows(const Tensor& hidden, const SamplerWeights& weights, double temp
     offsets.push_back(static_cast<int64_t>(ids.size()));
   }
   if (ids.empty()) return;
-  std::vector<float> log_p(ids.size());
+  const Device& device = hidden.device();
+  const ops::DeviceList<int64_t> offset_list(device, offsets);
+  const ops::DeviceList<int32_t> id_list(device, ids);
+  const Tensor log_p = Tensor::empty({id_list.size()}, DType::f32, device);
   const auto run = [&](auto element) {
     using T = decltype(element);
     kernels::HeadArgs<T> args{};
-    args.hidden = hidden.data<T>();
-    args.weight = weights.head_weight().data<T>();
+    args.hidden = hidden.pointer<T>();
+    args.weight = weights.head_weight().pointer<T>();
     args.rows = static_cast<int64_t>(rows.size());
     args.width = weights.config().width;
     args.vocabulary = weights.config().vocabulary;
     args.temperature = temperature;
-    args.selected = {offsets.data(), ids.data()};
-    args.log_p = log_p.data();
-    kernels::cpu::head(args);
+    args.selected = {offset_list.data(), id_list.data()};
+    args.log_p = log_p.pointer<float>();
+    MOTLEY_RUN(device, head<T>, args);
   };
   switch (hidden.dtype()) {
     case DType::bf16:
@@ -45,9 +50,11 @@ void score_rows(const Tensor& hidden, const SamplerWeights& weights, double temp
       run(float{});
       break;
   }
+  const Tensor here = log_p.to(Device{});
+  const std::span<const float> values = here.span<float>();
   for (size_t r = 0; r < rows.size(); ++r) {
     if (offsets[r] == offsets[r + 1]) continue;
-    (*results[rows[r].sequence])[static_cast<size_t>(rows[r].position)] = log_p[static_cast<size_t>(offsets[r])];
+    (*results[rows[r].sequence])[static_cast<size_t>(rows[r].position)] = values[static_cast<size_t>(offsets[r])];
   }
 }
 
@@ -70,7 +77,7 @@ std::vector<std::vector<float>> score_sequences(const SamplerWeights& weights, c
     }
     results[s].resize(std::max<size_t>(sequences[s].size(), 1) - 1);
   }
-  KvCache cache(config, weights.profile(), limits.page_size, static_cast<int64_t>(sequences.size()));
+  KvCache cache(config, weights.profile(), limits.page_size, static_cast<int64_t>(sequences.size()), weights.device());
   EngineContext context(weights, cache, table);
   for (size_t begin = 0; begin < sequences.size();) {
     // As many whole sequences at once as fit a pass: the cache holds no more than those.

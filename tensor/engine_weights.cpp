@@ -28,7 +28,7 @@ std::vector<Projection> fused_with(Projection projection) {
 }  // namespace
 
 SamplerWeights::SamplerWeights(const TransformerConfig& config, const Parameters& masters,
-                               const kernels::NumericProfile& profile, uint64_t version)
+                               const kernels::NumericProfile& profile, uint64_t version, const Device& device)
     : config_(config.resolved()), profile_(profile), version_(version) {
   MOTLEY_CHECK(profile.output != DType::f64, "SamplerWeights",
                "an engine computes in float: output fp64 has no sampler");
@@ -39,7 +39,8 @@ SamplerWeights::SamplerWeights(const TransformerConfig& config, const Parameters
   projections_.reserve(static_cast<size_t>(config_.layers * kProjectionsPerLayer));
   for (int64_t layer = 0; layer < config_.layers; ++layer) {
     std::map<Projection, Tensor> matrices;
-    for (const Projection p : kProjections) matrices[p] = cast(masters.at(projection_name(layer, p)), DType::f32);
+    for (const Projection p : kProjections)
+      matrices[p] = cast(masters.at(projection_name(layer, p)).to(Device{}), DType::f32);
     std::map<Projection, float> largest;
     for (const Projection p : kProjections) {
       largest[p] = one_scale ? kernels::largest_magnitude(matrices[p].span<float>()) : 0.0f;
@@ -48,7 +49,7 @@ SamplerWeights::SamplerWeights(const TransformerConfig& config, const Parameters
       float amax = 0.0f;
       for (const Projection other : fused_with(p)) amax = std::max(amax, largest[other]);
       const Tensor& matrix = matrices[p];
-      projections_.emplace_back(matrix.span<float>(), matrix.dim(0), matrix.dim(1), profile_, amax);
+      projections_.emplace_back(matrix.span<float>(), matrix.dim(0), matrix.dim(1), profile_, amax, device);
       const std::string name = projection_name(layer, p);
       fingerprints_[name] = projections_.back().fingerprint();
       quantized.insert(name);
@@ -57,12 +58,13 @@ SamplerWeights::SamplerWeights(const TransformerConfig& config, const Parameters
   for (const std::string& name : masters.names()) {
     if (quantized.contains(name)) continue;
     // A copy even when the master already has the type: the learner goes on changing its masters in place.
-    parameters_[name] = cast(masters.at(name), profile_.output).clone();
-    fingerprints_[name] = fingerprint(parameters_[name]);
+    const Tensor parameter = cast(masters.at(name).to(Device{}), profile_.output);
+    fingerprints_[name] = fingerprint(parameter);
+    parameters_[name] = parameter.clone(device);
+    if (name != head_weight_name(config_)) continue;
+    const auto* head = static_cast<const void*>(parameter.raw());
+    packed_head_ = {pack(kernels::row_major(head, parameter.dtype(), parameter.dim(0), parameter.dim(1))), device};
   }
-  const Tensor& head = head_weight();
-  packed_head_ =
-      kernels::pack(kernels::row_major(static_cast<const void*>(head.raw()), head.dtype(), head.dim(0), head.dim(1)));
 }
 
 const kernels::QuantizedLinear& SamplerWeights::projection(int64_t layer, Projection projection) const {

@@ -1,10 +1,13 @@
 // The paged KV cache of an engine: one pool of pages, K and V of every layer in the profile's format. A sequence has a
 // list of pages in order of position; sequences that begin alike may share pages, which are counted. Memory grows as
-// pages are asked for, up to the pool's limit, and never moves; pages that nobody holds are used again.
+// pages are asked for, up to the pool's limit; pages that nobody holds are used again. On the CPU it never moves; on
+// another device growing copies what is there into twice the memory.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <vector>
 
 #include "kernels/attention.h"
@@ -18,7 +21,7 @@ class KvCache {
   /// Room for `max_sequences` sequences of config.max_positions positions (as far as addresses reach). `config` is
   /// resolved.
   KvCache(const TransformerConfig& config, const kernels::NumericProfile& profile, int64_t page_size,
-          int64_t max_sequences);
+          int64_t max_sequences, const Device& device = {});
 
   /// A page held once. Throws std::runtime_error when the pool is exhausted.
   int32_t take();
@@ -40,19 +43,23 @@ class KvCache {
   int64_t bytes_per_page() const { return pools_ * page_bytes_; }
   kernels::Format format() const { return format_; }
   double scale() const { return scale_; }
-  /// Valid as long as the cache.
+  /// Memory of the device, valid until the next page is taken.
   void* keys(int64_t layer) { return pool(2 * layer); }
   void* values(int64_t layer) { return pool(2 * layer + 1); }
 
  private:
-  std::byte* pool(int64_t index) { return memory_.data() + static_cast<size_t>(index) * pool_bytes_; }
+  std::byte* pool(int64_t index) { return start() + static_cast<size_t>(index) * pool_bytes_; }
+  std::byte* start() { return reserved_ ? reserved_->data() : static_cast<std::byte*>(memory_.get()); }
   void grow();
+  void make_room(int64_t pages);
 
   kernels::Format format_;
   double scale_;
   int64_t page_size_, page_bytes_, pools_, limit_;  // pools: K of layer 0, V of layer 0, K of layer 1, ...
-  size_t pool_bytes_;
-  ReservedMemory memory_;
+  Device device_;
+  size_t pool_bytes_;                       // from one pool's first page to the next's
+  std::optional<ReservedMemory> reserved_;  // on the CPU
+  std::shared_ptr<void> memory_;            // elsewhere
   int64_t allocated_ = 0;
   std::vector<int32_t> free_;     // taken from the back
   std::vector<int32_t> holders_;  // by page

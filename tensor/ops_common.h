@@ -7,18 +7,6 @@
 
 namespace motley::ops {
 
-/// Runs a kernel that only the CPU has so far (docs/ops.md); `op` refuses other devices.
-#define MOTLEY_RUN_ON_CPU(op, device, function, ...) \
-  do {                                               \
-    ::motley::ops::check_on_cpu((op), (device));     \
-    ::motley::kernels::cpu::function(__VA_ARGS__);   \
-  } while (false)
-
-inline void check_on_cpu(std::string_view op, const Device& device) {
-  MOTLEY_CHECK(device.kind == kernels::DeviceKind::cpu, op,
-               "has no kernel on " + kernels::device_name(device) + " yet");
-}
-
 /// The device of all operands.
 template <class... Others>
 const Device& device_of(std::string_view op, const Tensor& first, const Others&... others) {

@@ -53,7 +53,7 @@ inline double trainer_pass(const TransformerConfig& config, const Parameters& pa
                            double weight = 1.0) {
   constexpr double kEntropyWeight = 0.1;
   const RopeTable table(config.max_positions, config.head_dim, config.rope_theta,
-                        kernels::compute_dtype(profile.output));
+                        kernels::compute_dtype(profile.output), parameters.device());
   TrainerContext context(config, parameters, profile, table);
   const PackedSequences batch = packed(sequences);
   const Tensor hidden = trainer_hidden(config, context, batch);
@@ -74,7 +74,7 @@ inline double trainer_pass(const TransformerConfig& config, const Parameters& pa
   if (grad_enabled() && result.both.requires_grad()) {
     const auto filled = [&](const Tensor& like, double value) {
       return Tensor::from(std::span<const double>(std::vector<double>(static_cast<size_t>(like.numel()), value)),
-                          like.shape(), like.dtype());
+                          like.shape(), like.dtype(), like.device());
     };
     head_backward(result, filled(result.log_p, weight), filled(result.entropy, kEntropyWeight * weight));
   }
