@@ -13,7 +13,8 @@ std::shared_ptr<const SamplerWeights> quantized(const Fleet& fleet, const Parame
                                                 const std::string& profile, uint64_t version) {
   kernels::ComputeClient client(kernels::ComputeSide::sampler);
   const kernels::ComputeLease lease(client);
-  return std::make_shared<SamplerWeights>(fleet.model, parameters, fleet.profile(profile), version);
+  return std::make_shared<SamplerWeights>(fleet.model, parameters, fleet.profile(profile), version,
+                                          kernels::parse_device(fleet.experiment.eval.device));
 }
 
 }  // namespace

@@ -73,6 +73,7 @@ struct AlgoOptions {
 };
 struct TrainerOptions {
   std::string profile = "bf16";  // fp32, bf16, fp16
+  std::string device = "cpu";    // "cpu", "cuda:N", "emulated" (kernels/device.h)
   double lr = 1e-4;
   double beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0.0, clip_norm = 1.0;
   std::string schedule = "constant";
@@ -86,6 +87,7 @@ struct SamplerGroupOptions {
   std::string name;
   algos::CorrectionParameters parameters;  // of the correction, where this group's differ
   std::string profile = "trainer";         // a preset, or "trainer"
+  std::string device = "cpu";              // of its engines
   int64_t replicas = 1;
   double price_per_hour = 0.0;
   std::optional<double> capacity;                        // fixed share
@@ -98,6 +100,7 @@ struct EvalOptions {
   std::vector<int64_t> k{1, 4};
   int64_t samples = 4;  // per prompt; at least max(k)
   std::vector<std::string> profiles{"bf16"};
+  std::string device = "cpu";
   double temperature = 1.0;  // never inherited from training
   double top_p = 1.0;
 };

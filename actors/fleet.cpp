@@ -163,6 +163,8 @@ std::pair<FleetPtr, StartingPointPtr> prepare(const RunRequest& request, RunObse
   }
   check_prompts(*fleet);
   observer.started(start->parameters.count(), fleet->model.vocabulary, static_cast<int64_t>(start->state.version) + 1);
+  const Device device = kernels::parse_device(request.experiment.trainer.device);
+  if (device != start->parameters.device()) start->parameters = start->parameters.clone(device);
   const bool with_reference = request.experiment.algo.kl != "none";
   if (request.resume) {
     if (with_reference) start->reference = resumed_reference(*fleet);

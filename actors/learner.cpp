@@ -79,7 +79,7 @@ void LearnerActor::set_up() {
     watch_->restore(watched->second);
   history_ = std::move(start_->history);
   for (size_t i = 0; i < history_.size(); ++i) publish(version_ - (history_.size() - i), history_[i], false);
-  snapshot_ = std::make_shared<const Parameters>(start_->parameters.clone());
+  snapshot_ = std::make_shared<const Parameters>(start_->parameters.clone(Device{}));
   publish(version_, snapshot_, true);
   if (stopping_) finish();
 }
@@ -200,7 +200,7 @@ void LearnerActor::train(const std::vector<TrajectoryGroup>& groups) {
 
   history_.push_back(std::move(snapshot_));
   while (history_.size() > history_length(*fleet_)) history_.erase(history_.begin());
-  snapshot_ = std::make_shared<const Parameters>(start_->parameters.clone());
+  snapshot_ = std::make_shared<const Parameters>(start_->parameters.clone(Device{}));
   publish(version_, snapshot_, true);
   if (evaluation_due(version_) && !fleet_->stopping) evaluate();
   open_row(std::move(metrics));

@@ -101,7 +101,7 @@ RunSummary RunReport::summary() const {
     group.name = options.name;
     group.profile = options.profile;
     group.hardware = profile.hardware;
-    group.emulated = !profile.hardware.empty();  // every engine runs on the CPU
+    group.emulated = !profile.hardware.empty() || options.device == "emulated";  // none runs an accelerator's own units
     group.share = all > 0 ? totals.samples / all : 0.0;
     group.kl = totals.kl / samples;
     group.outside = totals.outside / samples;

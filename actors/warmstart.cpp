@@ -134,10 +134,7 @@ bool load_cached(const fs::path& folder, const TransformerConfig& config, Parame
     LoadedModel model = load_model(folder);
     model.config.max_positions = config.max_positions;  // no weight depends on it
     if (model.config.resolved() != config.resolved()) return false;
-    for (const std::string& name : parameters.names()) {
-      const Tensor& from = model.parameters.at(name);
-      std::copy_n(from.data<float>(), from.numel(), parameters.at(name).data<float>());
-    }
+    parameters = model.parameters.clone(parameters.device());
     return true;
   } catch (const std::exception&) {
     return false;  // a damaged cache entry is made again

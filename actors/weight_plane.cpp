@@ -19,10 +19,10 @@ uint64_t weights_digest(const SamplerWeights& weights) {
 caf::behavior WeightPlane::start(FleetPtr fleet) {
   fleet_ = std::move(fleet);
   for (const SamplerGroupOptions& group : fleet_->experiment.samplers) {
-    const kernels::NumericProfile profile = fleet_->experiment.group_profile(group);
-    const auto found = std::find(profiles_.begin(), profiles_.end(), profile);
-    profile_of_.push_back(static_cast<size_t>(found - profiles_.begin()));
-    if (found == profiles_.end()) profiles_.push_back(profile);
+    const Kind kind{fleet_->experiment.group_profile(group), kernels::parse_device(group.device)};
+    const auto found = std::find(kinds_.begin(), kinds_.end(), kind);
+    kind_of_.push_back(static_cast<size_t>(found - kinds_.begin()));
+    if (found == kinds_.end()) kinds_.push_back(kind);
   }
   return {
       [this](const Publish& publish, const ParametersPtr& parameters) {
@@ -68,12 +68,14 @@ void WeightPlane::roll_out() {
 }
 
 WeightsPtr WeightPlane::weights(size_t group, uint64_t version) {
-  const size_t profile = profile_of_[group];
-  WeightsPtr& entry = quantized_[{profile, version}];
+  const size_t number = kind_of_[group];
+  WeightsPtr& entry = quantized_[{number, version}];
   if (!entry) {
     {
       const kernels::ComputeLease lease(compute_);
-      entry = std::make_shared<SamplerWeights>(fleet_->model, *snapshots_.at(version), profiles_[profile], version);
+      const Kind& kind = kinds_[number];
+      entry =
+          std::make_shared<SamplerWeights>(fleet_->model, *snapshots_.at(version), kind.profile, version, kind.device);
     }
     compute_.rest();
   }

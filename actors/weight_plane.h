@@ -30,11 +30,16 @@ class WeightPlane {
   FleetPtr fleet_;
   caf::actor learner_;
   kernels::ComputeClient compute_{kernels::ComputeSide::sampler};
-  std::map<uint64_t, ParametersPtr> snapshots_;    // by version: the newest, and those that may be imposed
-  std::vector<uint64_t> target_;                   // by group; empty before the first version
-  std::vector<kernels::NumericProfile> profiles_;  // distinct ones
-  std::vector<size_t> profile_of_;                 // by group, into profiles_
-  std::map<std::pair<size_t, uint64_t>, WeightsPtr> quantized_;  // by profile and version
+  std::map<uint64_t, ParametersPtr> snapshots_;  // by version: the newest, and those that may be imposed
+  std::vector<uint64_t> target_;                 // by group; empty before the first version
+  struct Kind {
+    kernels::NumericProfile profile;
+    Device device;
+    bool operator==(const Kind&) const = default;
+  };
+  std::vector<Kind> kinds_;                                      // distinct ones
+  std::vector<size_t> kind_of_;                                  // by group, into kinds_
+  std::map<std::pair<size_t, uint64_t>, WeightsPtr> quantized_;  // by kind and version
   std::map<uint64_t, Replica> replicas_;
   bool quantizing_ = false;
   std::optional<uint64_t> unconfirmed_;  // lock-step: the version that the learner waits for

@@ -38,7 +38,7 @@ DriftProbe::DriftProbe(const TransformerConfig& model, Parameters& parameters, c
                        const std::vector<Rule>& rules)
     : parameters_(parameters),
       config_(probe_config(config)),
-      pass_(model.resolved(), config_.profile, config_.checkpoint_activations) {
+      pass_(model.resolved(), config_.profile, config_.checkpoint_activations, parameters.device()) {
   for (const Rule& rule : rules)
     corrections_.emplace_back(rule.correction, make_correction(rule.correction, rule.parameters));
 }

@@ -58,7 +58,7 @@ struct Learner::State {
         parameters(masters),
         config(with_kv_format(std::move(learner_config))),
         correction(std::move(rule)),
-        pass(model, config.profile, config.checkpoint_activations),
+        pass(model, config.profile, config.checkpoint_activations, masters.device()),
         optimizer(masters, config.optimizer, config.loss_scale),
         baseline(config.baseline_decay) {
     check_supported(config);
@@ -252,7 +252,12 @@ Metrics Learner::gradient(const std::vector<Trajectory>& batch) { return state_-
 Metrics Learner::supervised_step(const std::vector<Demonstration>& batch) { return state_->supervised(batch); }
 int64_t Learner::steps() const { return state_->steps; }
 void Learner::set_steps(int64_t steps) { state_->steps = steps; }
-void Learner::set_reference(std::shared_ptr<const Parameters> reference) { state_->reference = std::move(reference); }
+void Learner::set_reference(std::shared_ptr<const Parameters> reference) {
+  const Device& device = state_->parameters.device();
+  if (reference && reference->device() != device)
+    reference = std::make_shared<const Parameters>(reference->clone(device));
+  state_->reference = std::move(reference);
+}
 std::map<std::string, std::string> Learner::state() const { return {{"baseline", state_->baseline.state()}}; }
 void Learner::restore(const std::map<std::string, std::string>& state) {
   if (const auto found = state.find("baseline"); found != state.end()) state_->baseline.restore(found->second);

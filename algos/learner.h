@@ -46,14 +46,14 @@ using Metrics = std::map<std::string, double>;
 
 class Learner {
  public:
-  /// `parameters` are the masters that are trained.
+  /// `parameters` are the masters that are trained, on the device on which they lie.
   Learner(const TransformerConfig& model, Parameters& parameters, LearnerConfig config);
   /// With a correction that need not be in the registry; those of `config` are not looked at.
   Learner(const TransformerConfig& model, Parameters& parameters, LearnerConfig config,
           std::unique_ptr<Correction> correction);
   ~Learner();
 
-  /// The weights of the KL term's reference policy: the model's own sizes.
+  /// The weights of the KL term's reference policy: the model's own sizes, on any device.
   void set_reference(std::shared_ptr<const Parameters> reference);
 
   /// Trains on whole groups. Failed samples are left out and counted; a sample with NaN or infinity at a loss position

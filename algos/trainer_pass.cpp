@@ -3,11 +3,11 @@
 namespace motley::algos {
 
 TrainerPass::TrainerPass(const TransformerConfig& model, const kernels::NumericProfile& profile,
-                         bool checkpoint_activations)
+                         bool checkpoint_activations, const Device& device)
     : model_(model),
       profile_(profile),
       checkpoint_activations_(checkpoint_activations),
-      rope_(model.max_positions, model.head_dim, model.rope_theta, kernels::compute_dtype(profile.output)) {}
+      rope_(model.max_positions, model.head_dim, model.rope_theta, kernels::compute_dtype(profile.output), device) {}
 
 Scored TrainerPass::score(const Parameters& parameters, const MicroBatch& micro) const {
   auto context = std::make_shared<TrainerContext>(model_, parameters, profile_, rope_);
@@ -42,7 +42,7 @@ std::vector<std::vector<double>> TrainerPass::drawn_log_probs(const Parameters& 
 void propagate(const Scored& scored, std::vector<double> d_log_p, std::vector<double> d_entropy, double scale) {
   const auto scaled = [scale](std::vector<double>& values, const Tensor& like) {
     for (double& value : values) value *= scale;
-    return Tensor::from(std::span<const double>(values), like.shape(), like.dtype());
+    return Tensor::from(std::span<const double>(values), like.shape(), like.dtype(), like.device());
   };
   head_backward(scored.head, scaled(d_log_p, scored.head.log_p),
                 d_entropy.empty() ? Tensor() : scaled(d_entropy, scored.head.entropy));

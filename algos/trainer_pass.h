@@ -22,8 +22,9 @@ struct Scored {
 
 class TrainerPass {
  public:
-  /// `model` must be resolved. The profile's K and V are rounded to its kv_cache.
-  TrainerPass(const TransformerConfig& model, const kernels::NumericProfile& profile, bool checkpoint_activations);
+  /// `model` must be resolved. The profile's K and V are rounded to its kv_cache. For parameters on `device`.
+  TrainerPass(const TransformerConfig& model, const kernels::NumericProfile& profile, bool checkpoint_activations,
+              const Device& device = {});
   const TransformerConfig& model() const { return model_; }
 
   /// Keeps a graph unless NoGrad holds.

@@ -8,6 +8,8 @@
 #include "algos/advantage.h"
 #include "app/experiment_toml.h"
 #include "app/schema.h"
+#include "kernels/device_memory.h"
+#include "kernels/quantized_rows.h"
 
 namespace motley::app {
 namespace {
@@ -277,6 +279,33 @@ void check_data(const Experiment& e, const KeyPositions& keys) {
   }
 }
 
+void require_device(const std::string& name, const std::string& key, const KeyPositions& keys) {
+  const kernels::Device device = kernels::parse_device(name);
+  if (device.kind != kernels::DeviceKind::cuda) return;
+  const int count = kernels::cuda::device_count();
+  if (device.index < count) return;
+  const std::string present = !kernels::cuda::built()
+                                  ? "this motley was built without CUDA (-DMOTLEY_CUDA=ON builds it)"
+                              : count == 0 ? "this machine has no CUDA device that can be used"
+                                           : fmt::format("this machine has cuda:0 to cuda:{}", count - 1);
+  throw InputError(keys.of(key), fmt::format("{} = \"{}\", and {}", key, name, present),
+                   "\"cpu\" is everywhere; `motley doctor` says what this machine has");
+}
+
+/// Some profiles' kernels are the CPU's alone.
+void check_kernels(const Experiment& e, const KeyPositions& keys) {
+  const auto check = [&](const kernels::NumericProfile& profile, const std::string& device, const std::string& key) {
+    if (kernels::parse_device(device).kind == kernels::DeviceKind::cpu) return;
+    const std::string why = kernels::refusal_on_devices(profile);
+    if (why.empty()) return;
+    throw InputError(keys.of(key), fmt::format("{} = \"{}\" with profile {}: {}", key, device, profile.name, why),
+                     "allowed is \"cpu\", or another profile");
+  };
+  for (size_t i = 0; i < e.samplers.size(); ++i)
+    check(e.group_profile(e.samplers[i]), e.samplers[i].device, fmt::format("samplers.{}.device", i));
+  for (const std::string& name : e.eval.profiles) check(*kernels::find_profile(name), e.eval.device, "eval.device");
+}
+
 }  // namespace
 
 void resolve_experiment(Experiment& e, const KeyPositions& keys) {
@@ -291,6 +320,13 @@ void resolve_experiment(Experiment& e, const KeyPositions& keys) {
   }
 }
 
+void check_devices(const Experiment& experiment, const KeyPositions& keys) {
+  require_device(experiment.trainer.device, "trainer.device", keys);
+  for (size_t i = 0; i < experiment.samplers.size(); ++i)
+    require_device(experiment.samplers[i].device, fmt::format("samplers.{}.device", i), keys);
+  require_device(experiment.eval.device, "eval.device", keys);
+}
+
 void check_experiment(const Experiment& experiment, const KeyPositions& keys) {
   check_model(experiment, keys);
   check_probe(experiment, keys);
@@ -299,6 +335,7 @@ void check_experiment(const Experiment& experiment, const KeyPositions& keys) {
   check_kl(experiment, keys);
   check_fleet(experiment, keys);
   check_eval(experiment, keys);
+  check_kernels(experiment, keys);
   check_schedule(experiment, keys);
   check_data(experiment, keys);
 }

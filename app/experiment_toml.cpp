@@ -35,9 +35,10 @@ std::string nearest_key(const std::string& key, const std::vector<std::string>& 
 class Loader {
  public:
   Loader(const Node& document, const std::string& file) : keys_(file) { read(document); }
-  Experiment take() {
+  Experiment take(bool to_run) {
     resolve_experiment(experiment_, keys_);
     check_experiment(experiment_, keys_);
+    if (to_run) check_devices(experiment_, keys_);
     resolve_sizes(experiment_.model);
     return std::move(experiment_);
   }
@@ -211,7 +212,7 @@ Experiment load_experiment(const ExperimentSource& source) {
   }
   apply_overrides(document, source);
   apply_recipe(document);
-  return Loader(document, source.file.string()).take();
+  return Loader(document, source.file.string()).take(source.to_run);
 }
 
 }  // namespace motley::app

@@ -16,6 +16,7 @@ struct ExperimentSource {
   std::filesystem::path file;
   std::vector<std::string> sets;  // "a.b=v", in the order given; a later one wins
   std::string seed;               // as given to --seed; empty: not given
+  bool to_run = false;            // devices that this machine does not have are refused
 };
 Experiment load_experiment(const ExperimentSource& source);
 
@@ -47,5 +48,7 @@ void apply_overrides(Node& document, const ExperimentSource& source);
 /// Fills in what depends on other keys, then refuses what cannot work (app/experiment_checks.cpp).
 void resolve_experiment(Experiment& experiment, const KeyPositions& keys);
 void check_experiment(const Experiment& experiment, const KeyPositions& keys);
+/// Refuses devices that this build or machine does not have.
+void check_devices(const Experiment& experiment, const KeyPositions& keys);
 
 }  // namespace motley::app

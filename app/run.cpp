@@ -132,7 +132,7 @@ Prepared prepare(const RunArguments& arguments) {
   if (arguments.toml.empty()) {
     throw InputError({"motley run"}, "no experiment", "give a TOML file, or --resume with a run folder");
   }
-  prepared.request.experiment = load_experiment({arguments.toml, arguments.sets, arguments.seed});
+  prepared.request.experiment = load_experiment({arguments.toml, arguments.sets, arguments.seed, !arguments.dry_run});
   return prepared;
 }
 

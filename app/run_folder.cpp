@@ -112,7 +112,7 @@ Resumption find_resumption(const RunArguments& arguments) {
   found.checkpoint = actors::find_checkpoint(wanted);
   const Experiment recorded = load_experiment({own, {}, ""});
   const fs::path file = arguments.toml.empty() ? own : fs::path(arguments.toml);
-  found.experiment = load_experiment({file, arguments.sets, arguments.seed});
+  found.experiment = load_experiment({file, arguments.sets, arguments.seed, !arguments.dry_run});
   require_agreement(recorded, found.experiment, own, file.string());
   const actors::Checkpoint checkpoint = actors::load_checkpoint(found.checkpoint);
   if (!checkpoint.state || !checkpoint.optimizer) {

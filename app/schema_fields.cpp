@@ -33,6 +33,16 @@ bool is_keep_rule(const std::string& text) {
          std::all_of(count.begin(), count.end(), [](unsigned char c) { return std::isdigit(c); });
 }
 
+bool is_device(const std::string& text) {
+  try {
+    kernels::parse_device(text);
+    return true;
+  } catch (const std::invalid_argument&) {
+    return false;
+  }
+}
+const char* const kDeviceForm = "cpu, cuda:N (as in cuda:0) or emulated";
+
 void add(std::vector<Field>& to, std::vector<Field> more) {
   std::move(more.begin(), more.end(), std::back_inserter(to));
 }
@@ -274,6 +284,10 @@ std::vector<Field> trainer_fields() {
           "numeric profile; master weights are fp32 in each")
           .one_of(fixed({"fp32", "bf16", "fp16"})),
       field(
+          "trainer", "device", [](E & e, size_t) -> auto& { return e.trainer.device; },
+          "where it computes; emulated: the CUDA source on the host, for tests")
+          .shaped(kDeviceForm, is_device),
+      field(
           "trainer", "lr", [](E & e, size_t) -> auto& { return e.trainer.lr; }, "learning rate")
           .above(0, 10),
       field(
@@ -331,6 +345,10 @@ std::vector<Field> sampler_fields() {
           "numeric profile; trainer: the trainer's own")
           .one_of(group_profile_names),
       field(
+          "samplers", "device", [](E & e, size_t i) -> auto& { return e.samplers.at(i).device; },
+          "where its engines compute")
+          .shaped(kDeviceForm, is_device),
+      field(
           "samplers", "replicas", [](E & e, size_t i) -> auto& { return e.samplers.at(i).replicas; }, "engines")
           .between(1, 256),
       field(
@@ -375,6 +393,9 @@ std::vector<Field> eval_fields() {
       field(
           "eval", "profiles", [](E & e, size_t) -> auto& { return e.eval.profiles; }, "numeric profiles")
           .one_of(profile_names),
+      field(
+          "eval", "device", [](E & e, size_t) -> auto& { return e.eval.device; }, "where evaluations compute")
+          .shaped(kDeviceForm, is_device),
       field(
           "eval", "temperature", [](E & e, size_t) -> auto& { return e.eval.temperature; },
           "never inherited from training; 0: greedy")
