@@ -148,8 +148,10 @@ GPU_KERNEL void attention_dk_dv_kernel(AttentionBackwardArgs<T> a, const Compute
     store_weights(factors, slopes);
     add_rows(dk, factors, stage, own, rows, columns, [&](int r, int d) { return query(r, part.column + d); });
   }
+  GPU_UNROLL
   for (int i = 0; i < kPositionsEach; ++i) {
     const int p = thread_row() + i * kSide;
+    GPU_UNROLL
     for (int j = 0; j < kColumnsEach<C>; ++j) {
       const int column = thread_column() + j * kSide;
       if (p >= count || column >= columns) continue;
