@@ -209,6 +209,7 @@ TEST_CASE("what several keys make impossible is refused with its reason") {
       {in_section("model", "width = 4"), "x.toml:5:9", {"odd"}},
       {in_section("model", "max_positions = 32"), "x.toml:5:17", {"max_tokens must be below"}},
       {in_section("model", "path = \"nowhere\""), "x.toml:5:8", {"nowhere: no checkpoint there"}},
+      {in_section("model", "path = \"nowhere\"\nlayers = 2"), "x.toml:6:10", {"model.layers together with model.path"}},
       {in_section("warmstart", "data = \"nowhere.jsonl\""), "x.toml:5:8", {"'nowhere.jsonl' is no file"}},
       {"algo.correction = \"grpo\"\n[[tasks]]\nenv = \"jsonl\"\npath = \"nowhere.jsonl\"\n",
        "x.toml:2:1",
@@ -216,6 +217,19 @@ TEST_CASE("what several keys make impossible is refused with its reason") {
       {"algo.correction = \"mis\"\nalgo.parameters.mis.low = 9.0\n" + kTask, "x.toml:2:6", {"below the upper one"}},
   };
   for (const Broken& broken : table) require_refused(broken);
+}
+
+TEST_CASE("a warm start on a task that shows no right reply is refused, unless it has data of its own") {
+  const TemporaryFolder folder;
+  const std::string pairs =
+      folder.write("a.jsonl", "{\"prompt\": \"1\", \"answer\": \"2+\"}\n{\"prompt\": \"2\", \"answer\": \"3+\"}\n")
+          .string();
+  const std::string toml = "algo.correction = \"grpo\"\n[[tasks]]\nenv = \"jsonl\"\nanswer = \"regex\"\npath = \"" +
+                           pairs + "\"\n[warmstart]\nsteps = 3\n";
+  require_refused({toml, "x.toml:7:9", {"'jsonl', which has no demonstrations", "set warmstart.data"}});
+  CHECK(load(toml + "data = \"" + pairs + "\"\n").warmstart.steps == 3);
+  CHECK(load(toml, {"tasks.0.answer=exact"}).warmstart.steps == 3);
+  CHECK(load(toml, {"warmstart.steps=0"}).warmstart.steps == 0);
 }
 
 TEST_CASE("a group of one is allowed where nothing is compared, and the penalty's buffer follows the reply") {
