@@ -234,7 +234,7 @@ TEST_CASE("turns that do not fit their episode are refused, sample by sample") {
   const auto wrong = [&](auto change) {
     std::vector<Trajectory> batch = two_groups();
     change(batch[0].turns);
-    const std::string text = batch[0].inconsistency(vocabulary);
+    std::string text = batch[0].inconsistency(vocabulary);
     CHECK(select_samples(batch, vocabulary, 32).failed == (text.empty() ? 0 : 1));
     return text;
   };
