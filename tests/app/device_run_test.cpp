@@ -96,9 +96,9 @@ TEST_CASE("a CUDA device that is not there ends the run before any work is done"
     CHECK(std::count(ended.err.begin(), ended.err.end(), '\n') == 1);
     CHECK_FALSE(std::filesystem::exists(folder / "runs"));
   };
-  refused("[trainer]", "31:1", "trainer.device");
-  refused("name = \"b200\"", "38:1", "samplers.1.device");
-  refused("[eval]", "41:1", "eval.device");
+  refused("[trainer]", "31:10", "trainer.device");
+  refused("name = \"b200\"", "38:10", "samplers.1.device");
+  refused("[eval]", "41:10", "eval.device");
   // What another machine is to run can be looked at here.
   folder.write("x.toml", with("[trainer]", absent));
   const Ended dry = run_binary(folder, {"run", "x.toml", "--dry-run"});
@@ -111,7 +111,7 @@ TEST_CASE("a device of no known form, and a profile that a device cannot compute
   folder.write("x.toml", kTiny);
   const auto refusal = [&](const std::string& set) {
     const Ended ended =
-        run_binary(folder, run_arguments("x.toml", {set, "samplers.1.profile=h100-fp8"}, {"--dry-run"}));
+        run_binary(folder, run_arguments("x.toml", {set, "samplers.1.profile=h100-fp8-accumulate14"}, {"--dry-run"}));
     CHECK(ended.code == 2);
     return ended.err;
   };

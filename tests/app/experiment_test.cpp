@@ -79,7 +79,7 @@ TEST_CASE("a typo in every section names the place and the nearest key") {
       {in_section("warmstart", "setps = 3"), "x.toml:5:1", {"did you mean 'steps'?"}},
       {in_section("sampling", "top-p = 1.0"), "x.toml:5:1", {"did you mean 'top_p'?"}},
       {"\n" + kTask + "[algo]\ncorection = \"grpo\"\n", "x.toml:5:1", {"did you mean 'correction'?"}},
-      {in_section("trainer", "leraning_rate = 1.0"), "x.toml:5:1", {"in [trainer]", "allowed: profile, lr"}},
+      {in_section("trainer", "leraning_rate = 1.0"), "x.toml:5:1", {"in [trainer]", "allowed: profile, device, lr"}},
       {kBase + "[[samplers]]\nname = \"a\"\nprofil = \"bf16\"\n", "x.toml:6:1", {"did you mean 'profile'?"}},
       {in_section("eval", "evry = 3"), "x.toml:5:1", {"did you mean 'every'?"}},
       {in_section("watch", "windwo = 3"), "x.toml:5:1", {"did you mean 'window'?"}},
