@@ -100,6 +100,16 @@ TEST_CASE("turns of 2 and 5 tokens: each its own advantage, from what was earned
   CHECK(selection.advantage[0][2] == -0.5);
 }
 
+TEST_CASE("where turns are not asked for, all tokens of an episode have the advantage of its reward") {
+  const std::vector<Trajectory> batch = two_groups();  // rewards 0.75 and 1; 0.5, 0.5, 0.5
+  const Advantages by_episode{std::vector<double>(7, -0.125), std::vector<double>(7, 0.125),
+                              std::vector<double>(3, 0.0), std::vector<double>(4, 0.0), std::vector<double>(6, 0.0)};
+  const auto found = gradient_of(learner_config("grpo", DType::f64), batch);
+  const auto expected = expected_gradient(batch, by_episode);
+  CHECK(largest(expected) > 1e-3);
+  CHECK(largest_difference(found, expected) <= 1e-10 * largest(expected));
+}
+
 TEST_CASE("an answer that a tool interrupts is one answer: all its tokens have one advantage, the tool's have none") {
   // A A [tool tool] A, rewarded at the end; and a group that is right from the start, so that nobody is better.
   kernels::RandomStream random({32, kernels::Purpose::data, 0, 0});
