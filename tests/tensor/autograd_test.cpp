@@ -5,19 +5,22 @@
 #include "tests/tensor/gradcheck.h"
 
 using namespace motley;
-using motley::test::constant;
+using namespace motley::test;
 
 namespace {
 
-Tensor leaf(std::vector<double> values, DType dtype = DType::f64) {
+Tensor vector_on(const Device& device, std::vector<double> values, DType dtype = DType::f64) {
   const auto count = static_cast<int64_t>(values.size());
-  Tensor x = constant(std::move(values), {count}, dtype);
+  return constant(std::move(values), {count}, dtype).to(device);
+}
+Tensor leaf(std::vector<double> values, DType dtype = DType::f64, const Device& device = {}) {
+  Tensor x = vector_on(device, std::move(values), dtype);
   x.set_requires_grad(true);
   return x;
 }
 
 Tensor ones_like(const Tensor& y) {
-  return constant(std::vector<double>(static_cast<size_t>(y.numel()), 1.0), y.shape(), y.dtype());
+  return constant(std::vector<double>(static_cast<size_t>(y.numel()), 1.0), y.shape(), y.dtype()).to(y.device());
 }
 
 using Values = std::vector<double>;
@@ -48,8 +51,10 @@ TEST_CASE("tensors hold, convert and share their values") {
   CHECK(Tensor::zeros({3}, DType::f64).to_doubles() == Values{0.0, 0.0, 0.0});
 }
 
-TEST_CASE("gradients of several uses add up") {
-  Tensor x = leaf({2.0, 3.0});
+TEST_CASE("gradients of several uses add up", "[device]") {
+  const Device device = every_device();
+  INFO(kernels::device_name(device));
+  Tensor x = leaf({2.0, 3.0}, DType::f64, device);
   const Tensor y = add(mul(x, x), add(x, x));
   backward(y, ones_like(y));
   CHECK(x.grad().to_doubles() == Values{6.0, 8.0});
@@ -60,12 +65,14 @@ TEST_CASE("gradients of several uses add up") {
   CHECK(x.grad().to_doubles() == Values{0.0, 0.0});
 }
 
-TEST_CASE("a gradient that two tensors share is not changed through one of them") {
-  Tensor x = leaf({1.0}), w = leaf({1.0});
-  const Tensor a = mul(x, constant({2.0}, {1})), b = mul(w, constant({3.0}, {1}));
+TEST_CASE("a gradient that two tensors share is not changed through one of them", "[device]") {
+  const Device device = every_device();
+  INFO(kernels::device_name(device));
+  Tensor x = leaf({1.0}, DType::f64, device), w = leaf({1.0}, DType::f64, device);
+  const Tensor a = mul(x, vector_on(device, {2.0})), b = mul(w, vector_on(device, {3.0}));
   // The walk goes from the last created to the first: the sum hands one and the same gradient to a and b, then a gets
   // more from its other use.
-  const Tensor other = mul(a, constant({10.0}, {1}));
+  const Tensor other = mul(a, vector_on(device, {10.0}));
   const Tensor both = add(a, b);
   const Tensor y = add(other, both);
   backward(y, ones_like(y));
@@ -75,14 +82,14 @@ TEST_CASE("a gradient that two tensors share is not changed through one of them"
   // The same with a gradient that nobody outside the walk holds.
   x.zero_grad();
   w.zero_grad();
-  const Tensor a2 = mul(x, constant({2.0}, {1})), b2 = mul(w, constant({3.0}, {1}));
-  const Tensor other2 = mul(a2, constant({10.0}, {1}));
-  const Tensor y2 = mul(add(other2, add(a2, b2)), constant({7.0}, {1}));
+  const Tensor a2 = mul(x, vector_on(device, {2.0})), b2 = mul(w, vector_on(device, {3.0}));
+  const Tensor other2 = mul(a2, vector_on(device, {10.0}));
+  const Tensor y2 = mul(add(other2, add(a2, b2)), vector_on(device, {7.0}));
   backward(y2, ones_like(y2));
   CHECK(x.grad().to_doubles() == Values{154.0});
   CHECK(w.grad().to_doubles() == Values{21.0});
 
-  const Tensor dy = constant({1.0}, {1});
+  const Tensor dy = vector_on(device, {1.0});
   const Tensor twice = add(x, x);
   x.zero_grad();
   backward(twice, dy);
@@ -93,9 +100,11 @@ TEST_CASE("a gradient that two tensors share is not changed through one of them"
   CHECK(dy.to_doubles() == Values{1.0});
 }
 
-TEST_CASE("a leaf's gradient is that of its views and slices") {
-  Tensor x = leaf({1.0, 2.0, 3.0, 4.0});
-  const Tensor y = mul(slice(x, 1, {2}), constant({5.0, 7.0}, {2}));
+TEST_CASE("a leaf's gradient is that of its views and slices", "[device]") {
+  const Device device = every_device();
+  INFO(kernels::device_name(device));
+  Tensor x = leaf({1.0, 2.0, 3.0, 4.0}, DType::f64, device);
+  const Tensor y = mul(slice(x, 1, {2}), vector_on(device, {5.0, 7.0}));
   backward(y, ones_like(y));
   CHECK(x.grad().to_doubles() == Values{0.0, 5.0, 7.0, 0.0});
   const Tensor z = x.reshape({2, 2});
@@ -105,30 +114,32 @@ TEST_CASE("a leaf's gradient is that of its views and slices") {
   CHECK_FALSE(x.detach().requires_grad());
 }
 
-TEST_CASE("gradient types: leaves in the compute type, results in their own") {
-  Tensor master = leaf({1.0, 2.0}, DType::f32);
+TEST_CASE("gradient types: leaves in the compute type, results in their own", "[device]") {
+  const Device device = every_device();
+  INFO(kernels::device_name(device));
+  Tensor master = leaf({1.0, 2.0}, DType::f32, device);
   const Tensor low = cast(master, DType::bf16);
   CHECK(low.requires_grad());
   CHECK(low.grad_dtype() == DType::f32);
   // 1 + 2^-12 is no bf16: it survives only if the cast does not round the gradient.
-  low.add_grad(constant({1.0 + 0x1p-12, 3.0}, {2}, DType::f32));
+  low.add_grad(vector_on(device, {1.0 + 0x1p-12, 3.0}, DType::f32));
   CHECK(master.grad().to_doubles() == Values{1.0 + 0x1p-12, 3.0});
 
   const Tensor product = mul(low, low);
   CHECK(product.grad_dtype() == DType::bf16);
-  Tensor half_leaf = leaf({1.0}, DType::f16);
+  Tensor half_leaf = leaf({1.0}, DType::f16, device);
   CHECK(half_leaf.grad_dtype() == DType::f32);
   const Tensor wide = cast(master, DType::f64);
   CHECK(wide.grad_dtype() == DType::f64);
   master.zero_grad();
-  backward(wide, constant({0.5, 0.25}, {2}));
+  backward(wide, vector_on(device, {0.5, 0.25}));
   CHECK(master.grad().to_doubles() == Values{0.5, 0.25});
   CHECK(cast(master, DType::f32).shape() == master.shape());
 
-  Tensor overflow = leaf({1.0}, DType::f16);
+  Tensor overflow = leaf({1.0}, DType::f16, device);
   const Tensor doubled = add(overflow, overflow);
-  const Tensor more = mul(doubled, constant({60000.0}, {1}, DType::f16));
-  backward(more, constant({2.0}, {1}, DType::f16));
+  const Tensor more = mul(doubled, vector_on(device, {60000.0}, DType::f16));
+  backward(more, vector_on(device, {2.0}, DType::f16));
   CHECK(std::isinf(overflow.grad().to_doubles()[0]));  // the gradient of `doubled` is fp16: where overflow is seen
 }
 
@@ -151,8 +162,10 @@ TEST_CASE("no graph without a wish for gradients") {
   CHECK_THROWS_AS(backward(result, constant({1.0}, {1}, DType::f32)), ContractError);
 }
 
-TEST_CASE("a graph is walked once") {
-  Tensor x = leaf({2.0});
+TEST_CASE("a graph is walked once", "[device]") {
+  const Device device = every_device();
+  INFO(kernels::device_name(device));
+  Tensor x = leaf({2.0}, DType::f64, device);
   const Tensor shared = mul(x, x);
   const Tensor first = add(shared, x), second = mul(shared, x);
   backward(first, ones_like(first));
@@ -205,18 +218,22 @@ TEST_CASE("threads walk their own graphs at the same time") {
   CHECK(gradients == Values{0.0, 800.0, 1600.0, 2400.0});
 }
 
-TEST_CASE("two chains of one matrix are kept apart until they are read") {
-  Tensor x = Tensor::zeros({4, 1}, DType::f32);
+TEST_CASE("two chains of one matrix are kept apart until they are read", "[device]") {
+  const Device device = every_device();
+  INFO(kernels::device_name(device));
+  Tensor x = Tensor::zeros({4, 1}, DType::f32, device);
   x.set_requires_grad(true);
-  const auto add_rows = [&](const std::vector<int32_t>& ids, float value) {
+  const auto add_rows = [&](const std::vector<int32_t>& ids, double value) {
     const Tensor::RowChain chain = x.row_chain(ids);
-    for (const int32_t place : chain.places) chain.sums.data<float>()[place] += value;
+    Values sums = chain.sums.to_doubles();
+    for (const int32_t place : chain.places) sums[static_cast<size_t>(place)] += value;
+    store(chain.sums, sums);
     return chain;
   };
-  x.chain_buffer().data<float>()[2] += 1.0f;
-  add_rows({2, 3, 2}, 2.0f);
+  store(x.chain_buffer(), 2, 1.0);
+  add_rows({2, 3, 2}, 2.0);
   CHECK(x.chain_buffer().to_doubles() == Values{0.0, 0.0, 1.0, 0.0});
-  const Tensor::RowChain chain = add_rows({0, 3}, 8.0f);  // a second micro-batch goes on, and finds another row
+  const Tensor::RowChain chain = add_rows({0, 3}, 8.0);  // a second micro-batch goes on, and finds another row
   CHECK(chain.sums.to_doubles() == Values{4.0, 10.0, 8.0});
   CHECK(chain.places == std::vector<int32_t>{2, 1});
   CHECK(x.grad().to_doubles() == Values{8.0, 0.0, 5.0, 10.0});
@@ -224,6 +241,6 @@ TEST_CASE("two chains of one matrix are kept apart until they are read") {
   CHECK(x.row_chain(std::vector<int32_t>{3}).sums.to_doubles() == Values{0.0});
   x.zero_grad();
   CHECK(x.grad_buffer().to_doubles() == Values(4, 0.0));
-  add_rows({1}, 3.0f);  // onto a gradient that was zeroed and has not been read
+  add_rows({1}, 3.0);  // onto a gradient that was zeroed and has not been read
   CHECK(x.grad().to_doubles() == Values{0.0, 3.0, 0.0, 0.0});
 }

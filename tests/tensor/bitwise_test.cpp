@@ -12,7 +12,8 @@ using namespace test;
 /// log p of every drawn token by the trainer, all sequences packed into one pass, candidate sets replayed.
 std::map<uint64_t, std::vector<uint32_t>> trainer_bits(const Model& model, const kernels::NumericProfile& profile,
                                                        const std::vector<GenerateRequest>& requests,
-                                                       const std::map<uint64_t, Finished>& finished, bool candidates) {
+                                                       const std::map<uint64_t, Finished>& finished, bool candidates,
+                                                       const Device& device = {}) {
   const NoGrad no_grad;
   PackedSequences packed;
   std::vector<int64_t> rows;
@@ -34,10 +35,12 @@ std::map<uint64_t, std::vector<uint32_t>> trainer_bits(const Model& model, const
       query->candidate_offsets.push_back(static_cast<int64_t>(query->candidate_ids.size()));
     }
   }
-  const RopeTable table(model.config.max_positions, model.config.head_dim, model.config.rope_theta, DType::f32);
-  TrainerContext context(model.config, model.parameters, profile, table);
+  const RopeTable table(model.config.max_positions, model.config.head_dim, model.config.rope_theta, DType::f32, device);
+  const Parameters parameters = model.parameters.clone(device);
+  TrainerContext context(model.config, parameters, profile, table);
   const Tensor hidden = gather_rows(trainer_hidden(model.config, context, packed), rows);
-  const Tensor log_p = selected_log_probs(hidden, context.parameter(head_weight_name(model.config)), query).log_p;
+  const Tensor log_p =
+      selected_log_probs(hidden, context.parameter(head_weight_name(model.config)), query).log_p.to(kCpu);
   std::map<uint64_t, std::vector<uint32_t>> result;
   size_t next = 0;
   for (const GenerateRequest& request : requests) {
@@ -49,20 +52,21 @@ std::map<uint64_t, std::vector<uint32_t>> trainer_bits(const Model& model, const
 }
 
 void check_bitwise(const Model& model, const kernels::NumericProfile& profile, kernels::SamplingRule rule,
-                   const EngineLimits& limits) {
-  const auto requests = seven_requests(24, model.config.vocabulary, rule);
+                   const EngineLimits& limits, const Device& device = {}) {
+  const auto requests = sized(device, seven_requests(24, model.config.vocabulary, rule), three_requests(rule));
   const bool truncated = rule.top_p < 1.0 || rule.top_k > 0;
-  const auto weights = sampler_weights(model, profile);
+  const auto weights = sampler_weights(model, profile, 1, device);
   const auto together = generate(weights, limits, requests);
-  const auto trainer = trainer_bits(model, profile, requests, together, truncated);
+  const auto trainer = trainer_bits(model, profile, requests, together, truncated, device);
   for (const GenerateRequest& request : requests) {
     const Finished& f = together.at(request.id);
     REQUIRE(f.finish == FinishReason::length);
-    REQUIRE(f.records.size() == 24);
+    REQUIRE(static_cast<int64_t>(f.records.size()) == request.max_new_tokens);
     REQUIRE(f.records.consistent(model.config.vocabulary));
     CHECK(bits(f.records.log_q) == trainer.at(request.id));
     CHECK(generate(weights, limits, {request}).at(request.id) == f);
-    CHECK(trainer_bits(model, profile, {request}, together, truncated).at(request.id) == trainer.at(request.id));
+    CHECK(trainer_bits(model, profile, {request}, together, truncated, device).at(request.id) ==
+          trainer.at(request.id));
   }
 }
 
@@ -81,6 +85,13 @@ TEST_CASE("the engine records the trainer's own log-probabilities", "[bitwise]")
       check_bitwise(model, plain_profile(name), rule, limits);
     }
   }
+}
+
+TEST_CASE("the engine records the log-probabilities of the trainer of its own device", "[bitwise][device]") {
+  const Device device = other_device();
+  const auto* name = GENERATE("fp32", "bf16", "fp16");
+  INFO(name << " on " << kernels::device_name(device));
+  check_bitwise(make_model(smallest(), 43), plain_profile(name), {0.6, 0.9, 0}, {3, 2, 4096}, device);
 }
 
 TEST_CASE("reduction tiles and a narrow KV cache keep the bitwise profile", "[bitwise]") {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tensor/engine.h"
+#include "tests/tensor/devices.h"
 
 namespace motley::test {
 
@@ -51,6 +52,14 @@ inline TransformerConfig even_normed() {
   c.max_positions = 160;
   return c;
 }
+/// For devices other than the CPU.
+inline TransformerConfig smallest() {
+  TransformerConfig c;
+  c.vocabulary = 11, c.layers = 1, c.width = 16, c.heads = 2, c.kv_heads = 1, c.head_dim = 8, c.ffn = 20;
+  c.qk_norm = true;
+  c.max_positions = 40;
+  return c;
+}
 
 inline kernels::NumericProfile plain_profile(const std::string& name) {
   kernels::NumericProfile p;
@@ -62,8 +71,8 @@ inline kernels::NumericProfile plain_profile(const std::string& name) {
 }
 
 inline std::shared_ptr<const SamplerWeights> sampler_weights(const Model& model, const kernels::NumericProfile& profile,
-                                                             uint64_t version = 1) {
-  return std::make_shared<SamplerWeights>(model.config, model.parameters, profile, version);
+                                                             uint64_t version = 1, const Device& device = {}) {
+  return std::make_shared<SamplerWeights>(model.config, model.parameters, profile, version, device);
 }
 
 inline GenerateRequest make_request(uint64_t id, int64_t prompt, int64_t max_new, int64_t vocabulary,
@@ -86,6 +95,14 @@ inline std::vector<GenerateRequest> seven_requests(int64_t max_new, int64_t voca
   const int64_t lengths[] = {1, 3, 4, 16, 17, 33, 70};
   for (uint64_t i = 0; i < 7; ++i) requests.push_back(make_request(i + 1, lengths[i], max_new, vocabulary, rule));
   return requests;
+}
+
+/// Three, of which two share their prompt.
+inline std::vector<GenerateRequest> three_requests(kernels::SamplingRule rule) {
+  std::vector<GenerateRequest> all{make_request(1, 5, 3, 11, rule), make_request(2, 2, 4, 11, rule),
+                                   make_request(3, 1, 3, 11, rule)};
+  all[2].tokens = all[0].tokens;
+  return all;
 }
 
 struct Finished {

@@ -49,19 +49,23 @@ std::vector<GenerateRequest> mixed_requests(int64_t vocabulary) {
   return requests;
 }
 
-TEST_CASE("sharing changes no bit, whatever the format, pages and schedule", "[engine]") {
+TEST_CASE("sharing changes no bit, whatever the format, pages and schedule", "[engine][device]") {
+  const Device device = every_device();
+  INFO(kernels::device_name(device));
   const auto format = GENERATE(kernels::Format::fp32, kernels::Format::bf16, kernels::Format::fp16,
                                kernels::Format::e4m3, kernels::Format::e5m2);
   kernels::NumericProfile profile = plain_profile("bf16");
+  if (sized(device, false, format != kernels::Format::bf16 && format != kernels::Format::e4m3)) return;
   if (format == kernels::Format::fp32) profile = plain_profile("fp32");
   profile.kv_cache = format;
   profile.kv_scale = format == kernels::Format::e4m3 || format == kernels::Format::e5m2 ? 0.125 : 1.0;
-  const Model model = make_model(even_normed(), 81);
-  const auto weights = sampler_weights(model, profile);
-  const auto requests = mixed_requests(model.config.vocabulary);
+  const Model model = make_model(sized(device, even_normed(), smallest()), 81);
+  const auto weights = sampler_weights(model, profile, 1, device);
+  const auto requests = sized(device, mixed_requests(model.config.vocabulary), three_requests({0.9, 0.95, 0}));
   const auto expected = generate(weights, limits_of(30, 16, 4096, false), requests);
-  for (const int64_t page_size : {1, 4, 16, 64}) {
-    for (const int64_t prefill_rows : {1, 7, 4096}) {
+  using Sizes = std::vector<int64_t>;
+  for (const int64_t page_size : sized(device, Sizes{1, 4, 16, 64}, Sizes{4})) {
+    for (const int64_t prefill_rows : sized(device, Sizes{1, 7, 4096}, Sizes{3})) {
       for (const int64_t slots : {2, 30}) {
         INFO("page " << page_size << ", prefill " << prefill_rows << ", slots " << slots);
         Engine engine(weights, limits_of(slots, page_size, prefill_rows));

@@ -15,17 +15,21 @@ using namespace test;
 /// The NaN row of the embedding belongs to this id; the head is not tied to it.
 constexpr int32_t kPoison = 36;
 
-TEST_CASE("results do not depend on batch, order, slots, pieces or threads", "[engine]") {
-  const Model model = make_model(grouped_tied(), 51);
-  const auto weights = sampler_weights(model, plain_profile("bf16"));
-  const auto requests = seven_requests(20, model.config.vocabulary, {1.0, 0.95, 0});
+TEST_CASE("results do not depend on batch, order, slots, pieces or threads", "[engine][device]") {
+  const Device device = every_device();
+  INFO(kernels::device_name(device));
+  const Model model = make_model(sized(device, grouped_tied(), smallest()), 51);
+  const auto weights = sampler_weights(model, plain_profile("bf16"), 1, device);
+  const auto requests =
+      sized(device, seven_requests(20, model.config.vocabulary, {1.0, 0.95, 0}), three_requests({1.0, 0.95, 0}));
   const auto expected = generate(weights, {7, 16, 4096}, requests);
-  CHECK(expected.size() == 7);
+  CHECK(expected.size() == requests.size());
 
   std::vector<GenerateRequest> reversed(requests.rbegin(), requests.rend());
   CHECK(generate(weights, {7, 16, 4096}, reversed) == expected);
   CHECK(generate(weights, {2, 16, 4096}, requests) == expected);
   CHECK(generate(weights, {7, 4, 5}, requests) == expected);
+  if (device != kCpu) return;
   CHECK(generate(weights, {7, 1000, 1}, requests) == expected);
   kernels::set_compute_threads(3);
   CHECK(generate(weights, {7, 16, 4096}, requests) == expected);
@@ -69,15 +73,18 @@ TEST_CASE("draws depend on seed, session and attempt", "[engine]") {
   CHECK(tail.tokens == std::vector<int32_t>(tokens(1).begin() + 12, tokens(1).end()));
 }
 
-TEST_CASE("a request ends by stop token, by length or by position", "[engine]") {
-  const Model model = make_model(grouped_tied(), 53);
-  const auto weights = sampler_weights(model, plain_profile("fp32"));
-  GenerateRequest request = make_request(1, 4, 30, model.config.vocabulary, {});
+TEST_CASE("a request ends by stop token, by length or by position", "[engine][device]") {
+  const Device device = every_device();
+  INFO(kernels::device_name(device));
+  const Model model = make_model(sized(device, grouped_tied(), smallest()), 53);
+  const auto weights = sampler_weights(model, plain_profile("fp32"), 1, device);
+  const auto count = sized<size_t>(device, 30, 6);
+  GenerateRequest request = make_request(1, 4, static_cast<int64_t>(count), model.config.vocabulary, {});
   const Finished free_run = generate(weights, {1, 16, 4096}, {request}).at(1);
   CHECK(free_run.finish == FinishReason::length);
-  CHECK(free_run.records.size() == 30);
+  CHECK(free_run.records.size() == count);
 
-  request.stop_tokens = {free_run.records.tokens[9], 1000};
+  request.stop_tokens = {free_run.records.tokens[count / 3], 1000};
   const Finished stopped = generate(weights, {1, 16, 4096}, {request}).at(1);
   const auto& drawn = free_run.records.tokens;
   const auto first = std::find(drawn.begin(), drawn.end(), request.stop_tokens[0]);
@@ -187,8 +194,8 @@ TEST_CASE("requests that can never run are refused", "[engine]") {
 std::vector<float> two_version_score(const SamplerWeights& first, const SamplerWeights& second,
                                      const std::vector<int32_t>& tokens, int64_t switch_row) {
   const TransformerConfig& config = first.config();
-  const RopeTable table(config.max_positions, config.head_dim, config.rope_theta, DType::f32);
-  KvCache cache(config, first.profile(), 16, 1);
+  const RopeTable table(config.max_positions, config.head_dim, config.rope_theta, DType::f32, first.device());
+  KvCache cache(config, first.profile(), 16, 1, first.device());
   CachedSequence sequence;
   std::vector<float> log_p;
   const auto run = [&](const SamplerWeights& weights, int64_t end) {
@@ -203,7 +210,7 @@ std::vector<float> two_version_score(const SamplerWeights& first, const SamplerW
         query->selected_offsets.push_back(static_cast<int64_t>(query->selected_ids.size()));
       }
       const NoGrad no_grad;
-      const Tensor piece = selected_log_probs(hidden, weights.head_weight(), query).log_p;
+      const Tensor piece = selected_log_probs(hidden, weights.head_weight(), query).log_p.to(kCpu);
       log_p.insert(log_p.end(), piece.span<float>().begin(), piece.span<float>().end());
     });
     sequence.cached = end;
@@ -213,11 +220,14 @@ std::vector<float> two_version_score(const SamplerWeights& first, const SamplerW
   return log_p;
 }
 
-TEST_CASE("a swap in mid-sequence keeps the cache and stamps every token with its own version", "[engine]") {
-  const Model model = make_model(grouped_tied(), 57);
+TEST_CASE("a swap in mid-sequence keeps the cache and stamps every token with its own version", "[engine][device]") {
+  const Device device = every_device();
+  INFO(kernels::device_name(device));
+  const TransformerConfig config = sized(device, grouped_tied(), smallest());
+  const Model model = make_model(config, 57);
   const auto profile = plain_profile("bf16");
-  const auto old_weights = sampler_weights(model, profile, 1);
-  const auto new_weights = sampler_weights(make_model(grouped_tied(), 58), profile, 2);
+  const auto old_weights = sampler_weights(model, profile, 1, device);
+  const auto new_weights = sampler_weights(make_model(config, 58), profile, 2, device);
   const GenerateRequest request = make_request(1, 9, 12, model.config.vocabulary, {});
   Engine engine(old_weights, {1, 4, 4096});
   engine.submit(request);
@@ -270,13 +280,15 @@ TEST_CASE("weights of another model or profile are refused", "[engine]") {
                   std::invalid_argument);
 }
 
-TEST_CASE("NaN logits end their own request only, and freed pages do no harm", "[engine]") {
+TEST_CASE("NaN logits end their own request only, and freed pages do no harm", "[engine][device]") {
+  const Device device = every_device();
+  INFO(kernels::device_name(device));
   Model model = make_model(odd_untied(), 60);
-  const auto clean = sampler_weights(model, plain_profile("bf16"));
+  const auto clean = sampler_weights(model, plain_profile("bf16"), 1, device);
   float* row = model.parameters.at("model.embed_tokens.weight").data<float>() + kPoison * model.config.width;
   std::fill(row, row + model.config.width, std::numeric_limits<float>::quiet_NaN());
-  const auto weights = sampler_weights(model, plain_profile("bf16"));
-  auto requests = seven_requests(10, kPoison, {1.0, 0.9, 0});
+  const auto weights = sampler_weights(model, plain_profile("bf16"), 1, device);
+  auto requests = seven_requests(sized(device, 10, 2), kPoison, {1.0, 0.9, 0});
   for (GenerateRequest& request : requests) request.vocabulary = kPoison;
   const auto expected = generate(clean, {7, 4, 4096}, requests);
 

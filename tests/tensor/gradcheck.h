@@ -9,6 +9,7 @@
 
 #include "kernels/philox.h"
 #include "tensor/ops.h"
+#include "tests/tensor/devices.h"
 
 namespace motley::test {
 
@@ -32,27 +33,47 @@ using Function = std::function<Tensor(const std::vector<Tensor>&)>;
 constexpr double kStep = 1e-5;
 constexpr double kTolerance = 1e-8;
 
-/// Every entry of the Jacobian of f at `inputs` (float64 leaves), by backward and by differences.
-inline void check_jacobian(const Function& f, std::vector<Tensor> inputs) {
-  for (Tensor& input : inputs) {
+/// f at copies of the operands on a device, each of which wants a gradient.
+inline Tensor apply_there(const Function& f, const std::vector<Tensor>& inputs, const Device& device,
+                          std::vector<Tensor>& leaves) {
+  leaves.clear();
+  for (const Tensor& input : inputs) {
     REQUIRE(input.dtype() == DType::f64);
-    input.set_requires_grad(true);
+    leaves.push_back(input.clone(device));
+    leaves.back().set_requires_grad(true);
   }
-  const int64_t outputs = f(inputs).numel();
-  REQUIRE(outputs > 0);
+  return f(leaves);
+}
+
+/// The norm of the difference over the norm of `reference`.
+inline double relative_error(const std::vector<double>& values, const std::vector<double>& reference) {
+  REQUIRE(values.size() == reference.size());
+  double difference = 0.0, norm = 0.0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    difference += (values[i] - reference[i]) * (values[i] - reference[i]);
+    norm += reference[i] * reference[i];
+  }
+  return std::sqrt(difference / norm);
+}
+
+/// Every entry of the Jacobian of f at `inputs` (float64, on the CPU): `backward` on a device against differences on
+/// the CPU, of which the device's own values must be a few roundings away at most.
+inline void check_jacobian(const Function& f, std::vector<Tensor> inputs, const Device& device = {}) {
+  std::vector<Tensor> leaves;
+  const std::vector<double> there = apply_there(f, inputs, device, leaves).to_doubles();
+  REQUIRE(!there.empty());
+  CHECK(relative_error(there, f(inputs).to_doubles()) < 1e-13);
   std::vector<std::vector<double>> analytic;  // [outputs][all inputs' elements]
-  for (int64_t j = 0; j < outputs; ++j) {
-    for (Tensor& input : inputs) input.zero_grad();
-    const Tensor y = f(inputs);
-    Tensor dy = Tensor::zeros(y.shape(), DType::f64);
-    dy.data<double>()[j] = 1.0;
+  for (size_t j = 0; j < there.size(); ++j) {
+    const Tensor y = apply_there(f, inputs, device, leaves);
+    Tensor dy = Tensor::zeros(y.shape(), DType::f64, device);
+    store(dy, j, 1.0);
     backward(y, dy);
     std::vector<double>& row = analytic.emplace_back();
-    for (Tensor& input : inputs) {
-      for (const double value : input.grad_buffer().span<double>()) row.push_back(value);
+    for (const Tensor& leaf : leaves) {
+      for (const double value : leaf.grad_buffer().to_doubles()) row.push_back(value);
     }
   }
-  const NoGrad values_only;
   size_t column = 0;
   double largest = 0.0, worst = 0.0;
   for (Tensor& input : inputs) {
@@ -75,17 +96,6 @@ inline void check_jacobian(const Function& f, std::vector<Tensor> inputs) {
   INFO("largest entry " << largest << ", largest error " << worst);
   CHECK(largest > 1e-3);  // a function that ignores its inputs would pass any check
   CHECK(worst <= kTolerance * std::max(1.0, largest));
-}
-
-/// The norm of the difference over the norm of `reference`.
-inline double relative_error(const std::vector<double>& values, const std::vector<double>& reference) {
-  REQUIRE(values.size() == reference.size());
-  double difference = 0.0, norm = 0.0;
-  for (size_t i = 0; i < values.size(); ++i) {
-    difference += (values[i] - reference[i]) * (values[i] - reference[i]);
-    norm += reference[i] * reference[i];
-  }
-  return std::sqrt(difference / norm);
 }
 
 }  // namespace motley::test

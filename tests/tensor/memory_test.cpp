@@ -7,7 +7,7 @@
 #include "tests/tensor/tiny_model.h"
 
 using namespace motley;
-using motley::test::normals;
+using namespace motley::test;
 
 namespace {
 
@@ -25,26 +25,31 @@ constexpr DType kTypes[] = {DType::f32, DType::bf16, DType::f16, DType::f64};
 
 }  // namespace
 
-TEST_CASE("checkpointed layers give the gradients of kept ones, bit for bit") {
+TEST_CASE("checkpointed layers give the gradients of kept ones, bit for bit", "[device]") {
+  const Device device = every_device();
+  INFO(kernels::device_name(device));
   for (const DType dtype : kTypes) {
-    for (const test::Variant& variant : test::kVariants) {
+    for (const Variant& variant : kVariants) {
+      if (sized(device, false, dtype != DType::bf16 || variant.qk_norm == variant.tied_head)) continue;
       INFO(kernels::dtype_name(dtype));
-      const TransformerConfig config = test::tiny_model(variant);
-      const kernels::NumericProfile profile = test::plain_profile(dtype);
-      const RopeTable table(config.max_positions, config.head_dim, config.rope_theta, kernels::compute_dtype(dtype));
-      const PackedSequences batch = test::packed(test::tiny_sequences());
+      const TransformerConfig config = tiny_model(variant);
+      const kernels::NumericProfile profile = plain_profile(dtype);
+      const RopeTable table(config.max_positions, config.head_dim, config.rope_theta, kernels::compute_dtype(dtype),
+                            device);
+      const PackedSequences batch = packed(tiny_sequences());
       std::vector<Values> hidden, gradients;
       for (const bool checkpointing : {false, true}) {
-        Parameters parameters = Parameters::initialize(config, 3, dtype == DType::f64 ? DType::f64 : DType::f32);
+        Parameters parameters =
+            Parameters::initialize(config, 3, dtype == DType::f64 ? DType::f64 : DType::f32).clone(device);
         parameters.set_requires_grad(true);
         for (int micro_batch = 0; micro_batch < 2; ++micro_batch) {
           TrainerContext context(config, parameters, profile, table);
           context.set_checkpointing(checkpointing);
           const Tensor y = trainer_hidden(config, context, batch);
           hidden.push_back(y.to_doubles());
-          backward(y, normals(y.shape(), 5, y.dtype()));
+          backward(y, normals(y.shape(), 5, y.dtype()).to(device));
         }
-        gradients.push_back(test::all_gradients(parameters));
+        gradients.push_back(all_gradients(parameters));
       }
       CHECK(hidden[0] == hidden[2]);
       CHECK(gradients[0] == gradients[1]);
@@ -285,9 +290,16 @@ TEST_CASE("feed_forward refuses operands that do not fit") {
   CHECK_THROWS_AS(feed_forward(x, {gain, in, in, leaf({6, 8}, 4, DType::f64)}), ContractError);
 }
 
-TEST_CASE("a zeroed gradient is zero to every reader, and chains start again from it") {
-  const Tensor w = leaf({3, 5}, 1, DType::f32);
-  const Tensor x = normals({4, 5}, 2, DType::f32), dy = normals({4, 3}, 3, DType::f32);
+TEST_CASE("a zeroed gradient is zero to every reader, and chains start again from it", "[device]") {
+  const Device device = every_device();
+  INFO(kernels::device_name(device));
+  const auto leaf_on = [&](Shape shape, uint64_t seed) {
+    Tensor x = normals(std::move(shape), seed, DType::f32).to(device);
+    x.set_requires_grad(true);
+    return x;
+  };
+  const Tensor w = leaf_on({3, 5}, 1);
+  const Tensor x = normals({4, 5}, 2, DType::f32).to(device), dy = normals({4, 3}, 3, DType::f32).to(device);
   const auto step = [&] { backward(linear(x, w), dy); };
   step();
   const Values once = w.grad().to_doubles(), zeros(once.size(), 0.0);
@@ -307,8 +319,8 @@ TEST_CASE("a zeroed gradient is zero to every reader, and chains start again fro
   handle.zero_grad();
   w.add_grad(w.detach());
   CHECK(w.grad().to_doubles() == w.to_doubles());
-  Tensor gain = leaf({5}, 5, DType::f32);  // whose chain is continued, not set
-  const auto norm = [&] { backward(rms_norm(x, gain, 1e-6), normals({4, 5}, 6, DType::f32)); };
+  Tensor gain = leaf_on({5}, 5);  // whose chain is continued, not set
+  const auto norm = [&] { backward(rms_norm(x, gain, 1e-6), normals({4, 5}, 6, DType::f32).to(device)); };
   norm();
   const Values gain_once = gain.grad().to_doubles();
   gain.zero_grad();
@@ -316,10 +328,10 @@ TEST_CASE("a zeroed gradient is zero to every reader, and chains start again fro
   CHECK(gain.grad().to_doubles() == gain_once);
   handle.zero_grad();
   const std::vector<int32_t> ids{1, 1};
-  backward(embedding(w, ids), normals({2, 5}, 4, DType::f32));
+  backward(embedding(w, ids), normals({2, 5}, 4, DType::f32).to(device));
   Values rows = w.grad().to_doubles();
   handle.zero_grad();
-  backward(linear(Tensor::empty({0, 5}, DType::f32), w), Tensor::empty({0, 3}, DType::f32));
+  backward(linear(Tensor::empty({0, 5}, DType::f32, device), w), Tensor::empty({0, 3}, DType::f32, device));
   CHECK(w.grad().to_doubles() == zeros);
   CHECK(rows != zeros);
 }

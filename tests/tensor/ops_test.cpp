@@ -11,40 +11,48 @@ using namespace motley::test;
 using kernels::Format;
 using Values = std::vector<double>;
 
-TEST_CASE("every op's gradient agrees with finite differences") {
+TEST_CASE("every op's gradient agrees with finite differences", "[device]") {
+  const Device device = every_device();
+  INFO(kernels::device_name(device));
   uint64_t seed = 100;
   for (const OpCase& each : op_cases()) {
-    DYNAMIC_SECTION(each.name) {
-      std::vector<Tensor> inputs;
-      for (const Shape& shape : each.shapes) inputs.push_back(normals(shape, ++seed));
-      check_jacobian(each.f, inputs);
-    }
+    INFO(each.name);
+    std::vector<Tensor> inputs;
+    for (const Shape& shape : each.shapes) inputs.push_back(normals(shape, ++seed));
+    check_jacobian(each.f, inputs, device);
   }
 }
 
-TEST_CASE("a cast master's gradient agrees with finite differences") {
+TEST_CASE("a cast master's gradient agrees with finite differences", "[device]") {
+  const Device device = every_device();
+  INFO(kernels::device_name(device));
   // fp32 masters cast up, as in a float64 run: the step must be one that fp32 holds.
-  Tensor x = constant({1.0, -2.0, 0.5}, {3}, DType::f32);
+  Tensor x = constant({1.0, -2.0, 0.5}, {3}, DType::f32).to(device);
   x.set_requires_grad(true);
   const Tensor wide = cast(x, DType::f64), y = mul(wide, wide);
-  backward(y, constant({1.0, 1.0, 1.0}, {3}));
+  backward(y, constant({1.0, 1.0, 1.0}, {3}).to(device));
   CHECK(x.grad().to_doubles() == Values{2.0, -4.0, 1.0});
 }
 
-TEST_CASE("the head's gradient agrees with finite differences") {
+TEST_CASE("the head's gradient agrees with finite differences", "[device]") {
+  const Device device = every_device();
+  INFO(kernels::device_name(device));
+  const auto operands = [](uint64_t seed) { return std::vector{normals({3, 5}, seed), normals({9, 5}, seed + 1)}; };
   for (const auto& query : {full_query(), replayed_query()}) {
-    check_jacobian([&](const auto& x) { return head_values(x, query); }, {normals({3, 5}, 1), normals({9, 5}, 2)});
-    check_jacobian([&](const auto& x) { return selected_log_probs(x[0], x[1], query).log_p; },
-                   {normals({3, 5}, 1), normals({9, 5}, 2)});
-    check_jacobian([&](const auto& x) { return selected_log_probs(x[0], x[1], query).entropy; },
-                   {normals({3, 5}, 3), normals({9, 5}, 4)});
+    check_jacobian([&](const auto& x) { return head_values(x, query); }, operands(1), device);
+    check_jacobian([&](const auto& x) { return selected_log_probs(x[0], x[1], query).log_p; }, operands(1), device);
+    check_jacobian([&](const auto& x) { return selected_log_probs(x[0], x[1], query).entropy; }, operands(3), device);
   }
 }
 
-TEST_CASE("the head agrees with a plain softmax") {
+TEST_CASE("the head agrees with a plain softmax", "[device]") {
+  const Device device = every_device();
+  INFO(kernels::device_name(device));
   const Tensor hidden = normals({3, 5}, 1), weight = normals({9, 5}, 2);
   for (const auto& query : {full_query(), replayed_query()}) {
-    const HeadResult result = selected_log_probs(hidden, weight, query);
+    const HeadResult result = selected_log_probs(hidden.to(device), weight.to(device), query);
+    const Values log_ps = result.log_p.to_doubles(), log_outsides = result.log_outside.to_doubles();
+    const Values entropies = result.entropy.to_doubles(), lses = result.lse.to_doubles();
     size_t at = 0;
     for (size_t row = 0; row < 3; ++row) {
       std::vector<int32_t> support{0, 1, 2, 3, 4, 5, 6, 7, 8};
@@ -65,21 +73,23 @@ TEST_CASE("the head agrees with a plain softmax") {
       for (; at < static_cast<size_t>(query->selected_offsets[row + 1]); ++at) {
         const double log_p = logits.at(query->selected_ids[at]) - std::log(total);
         outside -= std::exp(log_p);
-        CHECK(result.log_p.data<double>()[at] == Approx(log_p).epsilon(1e-12));
+        CHECK(log_ps[at] == Approx(log_p).epsilon(1e-12));
       }
       // A difference of probabilities of order one: absolute error, a few eps.
-      CHECK(std::exp(result.log_outside.data<double>()[row]) == Approx(outside).margin(1e-14));
-      CHECK(result.entropy.data<double>()[row] == Approx(entropy).epsilon(1e-12));
-      CHECK(result.lse.data<double>()[row] == Approx(std::log(total)).epsilon(1e-12));
+      CHECK(std::exp(log_outsides[row]) == Approx(outside).margin(1e-14));
+      CHECK(entropies[row] == Approx(entropy).epsilon(1e-12));
+      CHECK(lses[row] == Approx(std::log(total)).epsilon(1e-12));
     }
   }
 }
 
-TEST_CASE("the head propagates both cotangents at once") {
-  Tensor hidden = normals({3, 5}, 1), weight = normals({9, 5}, 2);
+TEST_CASE("the head propagates both cotangents at once", "[device]") {
+  const Device device = every_device();
+  INFO(kernels::device_name(device));
+  Tensor hidden = normals({3, 5}, 1).to(device), weight = normals({9, 5}, 2).to(device);
   hidden.set_requires_grad(true);
   weight.set_requires_grad(true);
-  const Tensor d_log_p = normals({4}, 3), d_entropy = normals({3}, 4);
+  const Tensor d_log_p = normals({4}, 3).to(device), d_entropy = normals({3}, 4).to(device);
   const auto gradients = [&](auto&& run) {
     hidden.zero_grad();
     weight.zero_grad();
@@ -107,11 +117,13 @@ TEST_CASE("the head propagates both cotangents at once") {
   CHECK_THROWS_AS(head_backward(result, d_log_p, d_log_p), ContractError);
 }
 
-TEST_CASE("the head without a weight that wants a gradient") {
-  Tensor hidden = normals({3, 5}, 1);
+TEST_CASE("the head without a weight that wants a gradient", "[device]") {
+  const Device device = every_device();
+  INFO(kernels::device_name(device));
+  Tensor hidden = normals({3, 5}, 1).to(device);
   hidden.set_requires_grad(true);
-  const Tensor weight = normals({9, 5}, 2);
-  backward(selected_log_probs(hidden, weight, full_query()).log_p, normals({4}, 3));
+  const Tensor weight = normals({9, 5}, 2).to(device);
+  backward(selected_log_probs(hidden, weight, full_query()).log_p, normals({4}, 3).to(device));
   CHECK_FALSE(weight.grad().defined());
   CHECK(relative_error(hidden.grad().to_doubles(), Values(15, 1e-9)) > 1.0);
 }
@@ -141,7 +153,9 @@ TEST_CASE("the head refuses ids that it cannot answer for") {
   CHECK_THROWS_AS(selected_log_probs(hidden, normals({9, 5}, 2, DType::f32), full_query()), ContractError);
 }
 
-TEST_CASE("gradients in low precision are close to those in float64") {
+TEST_CASE("gradients in low precision are close to those in float64", "[device]") {
+  const Device device = every_device();
+  INFO(kernels::device_name(device));
   // Half an ulp for each rounding of an operand or result, 2^-9 for bf16, 2^-12 for fp16, 2^-25 for fp32; a chain of
   // ten of them in the norm of a whole gradient.
   const std::vector<std::pair<DType, double>> types{
@@ -155,12 +169,12 @@ TEST_CASE("gradients in low precision are close to those in float64") {
       for (const Shape& shape : each.shapes) {
         // Values that every type holds, so that inputs agree.
         const Tensor rounded = cast(cast(normals(shape, ++seed, DType::f32), DType::f16), DType::f32);
-        inputs.push_back(cast(cast(rounded, DType::bf16), dtype));
+        inputs.push_back(cast(cast(rounded, DType::bf16), dtype).to(device));
         inputs.back().set_requires_grad(true);
       }
       const Tensor y = each.f(inputs);
       const Tensor dy = cast(cast(normals(y.shape(), 50, DType::f32), DType::bf16), y.dtype());
-      backward(y, dy);
+      backward(y, dy.to(device));
       Values all;
       for (const Tensor& input : inputs) {
         const Values gradient = input.grad().to_doubles();
@@ -176,19 +190,24 @@ TEST_CASE("gradients in low precision are close to those in float64") {
   }
 }
 
-TEST_CASE("rounded values pass their gradient straight through") {
-  Tensor x = constant({1.0, 1.06, -3.3, 500.0, 0.0}, {5}, DType::f32);
+TEST_CASE("rounded values pass their gradient straight through", "[device]") {
+  const Device device = every_device();
+  INFO(kernels::device_name(device));
+  Tensor x = constant({1.0, 1.06, -3.3, 500.0, 0.0}, {5}, DType::f32).to(device);
   x.set_requires_grad(true);
   const Tensor y = round_values(x, Format::e4m3, 1.0);
   CHECK(y.to_doubles() == Values{1.0, 1.0, -3.25, 448.0, 0.0});
-  backward(y, constant({1.0, 2.0, 3.0, 4.0, 5.0}, {5}, DType::f32));
+  backward(y, constant({1.0, 2.0, 3.0, 4.0, 5.0}, {5}, DType::f32).to(device));
   CHECK(x.grad().to_doubles() == Values{1.0, 2.0, 3.0, 4.0, 5.0});
   CHECK_THROWS_AS(round_values(x, Format::e4m3, 0.0), ContractError);
 }
 
-TEST_CASE("rope rotates pairs half a head apart by position times frequency") {
-  const RopeTable table(4, 4, 10000.0, DType::f64);
-  const Tensor y = rope(constant({1, 2, 3, 4, 1, 2, 3, 4}, {2, 4}), std::vector<int32_t>{0, 3}, 1, table);
+TEST_CASE("rope rotates pairs half a head apart by position times frequency", "[device]") {
+  const Device device = every_device();
+  INFO(kernels::device_name(device));
+  const RopeTable table(4, 4, 10000.0, DType::f64, device);
+  const Tensor x = constant({1, 2, 3, 4, 1, 2, 3, 4}, {2, 4}).to(device);
+  const Tensor y = rope(x, std::vector<int32_t>{0, 3}, 1, table);
   const Values values = y.to_doubles();
   CHECK(Values(values.begin(), values.begin() + 4) == Values{1, 2, 3, 4});
   const double slow = 3.0 / 100.0;
@@ -222,14 +241,16 @@ TEST_CASE("ops refuse operands that do not fit") {
   CHECK_THROWS_AS(attention(a, a, a, 1, 1, std::vector<int32_t>{}), ContractError);
 }
 
-TEST_CASE("ops of no rows") {
-  Tensor weight = normals({3, 4}, 1);
+TEST_CASE("ops of no rows", "[device]") {
+  const Device device = every_device();
+  INFO(kernels::device_name(device));
+  Tensor weight = normals({3, 4}, 1).to(device);
   weight.set_requires_grad(true);
   const Tensor none = embedding(weight, {});
   CHECK(none.shape() == Shape{0, 4});
-  const Tensor y = linear(rms_norm(none, normals({4}, 2), 1e-6), weight);
+  const Tensor y = linear(rms_norm(none, normals({4}, 2).to(device), 1e-6), weight);
   CHECK(y.shape() == Shape{0, 3});
-  backward(y, Tensor::zeros({0, 3}, DType::f64));
+  backward(y, Tensor::zeros({0, 3}, DType::f64, device));
   CHECK(weight.grad_buffer().to_doubles() == Values(12, 0.0));
   CHECK(attention(none, none, none, 1, 1, std::vector<int32_t>{0}).numel() == 0);
 }

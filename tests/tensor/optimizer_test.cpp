@@ -6,7 +6,7 @@
 #include "tests/tensor/gradcheck.h"
 
 using namespace motley;
-using motley::test::normals;
+using namespace motley::test;
 using Values = std::vector<double>;
 
 namespace {
@@ -44,14 +44,16 @@ constexpr const char* kNorm = "model.norm.weight";
 
 }  // namespace
 
-TEST_CASE("AdamW follows its formulas") {
+TEST_CASE("AdamW follows its formulas", "[device]") {
+  const Device device = every_device();
+  INFO(kernels::device_name(device));
   AdamWConfig config;
   config.lr = 0.01;
   config.beta1 = 0.8;
   config.beta2 = 0.9;
   config.weight_decay = 0.1;
   config.clip_norm = 0.0;
-  Parameters model = Parameters::initialize(tiny_config(), 1, DType::f64);
+  Parameters model = Parameters::initialize(tiny_config(), 1, DType::f64).clone(device);
   for (const char* name : {kMatrix, kNorm}) {
     Values w = model.at(name).to_doubles(), m(w.size(), 0.0), v(w.size(), 0.0);
     const double decay = std::string(name) == kMatrix ? config.weight_decay : 0.0;  // vectors do not decay
@@ -78,11 +80,13 @@ TEST_CASE("AdamW follows its formulas") {
   }
 }
 
-TEST_CASE("clipping scales the gradient down to the norm") {
+TEST_CASE("clipping scales the gradient down to the norm", "[device]") {
+  const Device device = every_device();
+  INFO(kernels::device_name(device));
   AdamWConfig config;
   config.beta1 = 0.0;
   config.clip_norm = 0.5;
-  Parameters parameters = Parameters::initialize(tiny_config(), 1, DType::f64);
+  Parameters parameters = Parameters::initialize(tiny_config(), 1, DType::f64).clone(device);
   AdamW optimizer(parameters, config);
   fill_gradients(parameters, 7);
   const double norm = gradient_norm(parameters);
@@ -137,14 +141,16 @@ TEST_CASE("impossible optimizer settings are refused") {
 }
 
 // Scenario 16.
-TEST_CASE("an overflow skips the step and changes nothing but the loss scale") {
+TEST_CASE("an overflow skips the step and changes nothing but the loss scale", "[device]") {
+  const Device device = every_device();
+  INFO(kernels::device_name(device));
   AdamWConfig config;
   config.warmup_steps = 10;
   LossScale scale;
   scale.enabled = true;
   scale.scale = 1024.0;
   scale.growth_interval = 3;
-  Parameters parameters = Parameters::initialize(tiny_config(), 1);
+  Parameters parameters = Parameters::initialize(tiny_config(), 1).clone(device);
   AdamW optimizer(parameters, config, scale);
   fill_gradients(parameters, 5, 1024.0);
   const double norm = gradient_norm(parameters);
@@ -157,7 +163,7 @@ TEST_CASE("an overflow skips the step and changes nothing but the loss scale") {
   double expected_scale = 1024.0;
   for (const double bad : {static_cast<double>(INFINITY), -static_cast<double>(INFINITY), static_cast<double>(NAN)}) {
     fill_gradients(parameters, 5);
-    parameters.at(kMatrix).grad_buffer().data<float>()[3] = static_cast<float>(bad);
+    store(parameters.at(kMatrix).grad_buffer(), 3, bad);
     const StepOutcome outcome = optimizer.step();
     expected_scale /= 2.0;
     CHECK(outcome.skipped);
@@ -181,29 +187,35 @@ TEST_CASE("an overflow skips the step and changes nothing but the loss scale") {
   CHECK(optimizer.loss_scale().clean_steps == 0);
 }
 
-TEST_CASE("without loss scaling an overflow is skipped too, and the scale stays one") {
-  Parameters parameters = Parameters::initialize(tiny_config(), 1);
+TEST_CASE("without loss scaling an overflow is skipped too, and the scale stays one", "[device]") {
+  const Device device = every_device();
+  INFO(kernels::device_name(device));
+  Parameters parameters = Parameters::initialize(tiny_config(), 1).clone(device);
   AdamW optimizer(parameters, {});
   CHECK(optimizer.loss_scale().scale == 1.0);
   const auto weights = parameters.fingerprints();
-  parameters.at(kNorm).grad_buffer().data<float>()[0] = INFINITY;
+  store(parameters.at(kNorm).grad_buffer(), 0, INFINITY);
   CHECK(optimizer.step().skipped);
   CHECK(parameters.fingerprints() == weights);
   CHECK(optimizer.loss_scale().scale == 1.0);
 }
 
-TEST_CASE("the loss scale does not fall below its minimum") {
+TEST_CASE("the loss scale does not fall below its minimum", "[device]") {
+  const Device device = every_device();
+  INFO(kernels::device_name(device));
   LossScale scale;
   scale.enabled = true;
   scale.scale = 1.5;
-  Parameters parameters = Parameters::initialize(tiny_config(), 1);
+  Parameters parameters = Parameters::initialize(tiny_config(), 1).clone(device);
   AdamW optimizer(parameters, {}, scale);
-  parameters.at(kNorm).grad_buffer().data<float>()[0] = NAN;
+  store(parameters.at(kNorm).grad_buffer(), 0, NAN);
   optimizer.step();
   CHECK(optimizer.loss_scale().scale == 1.0);
 }
 
-TEST_CASE("a restored optimizer goes on bit for bit") {
+TEST_CASE("a restored optimizer goes on bit for bit", "[device]") {
+  const Device device = every_device();
+  INFO(kernels::device_name(device));
   AdamWConfig config;
   config.weight_decay = 0.1;
   config.schedule = "cosine";
@@ -211,12 +223,12 @@ TEST_CASE("a restored optimizer goes on bit for bit") {
   LossScale scale;
   scale.enabled = true;
   scale.growth_interval = 2;
-  Parameters whole = Parameters::initialize(tiny_config(), 1);
+  Parameters whole = Parameters::initialize(tiny_config(), 1).clone(device);
   AdamW optimizer(whole, config, scale);
   const auto run = [](Parameters& parameters, AdamW& adam, int from, int to) {
     for (int step = from; step < to; ++step) {
       fill_gradients(parameters, static_cast<uint64_t>(step), adam.loss_scale().scale);
-      if (step == 1) parameters.at(kMatrix).grad_buffer().data<float>()[0] = INFINITY;
+      if (step == 1) store(parameters.at(kMatrix).grad_buffer(), 0, INFINITY);
       adam.step();
     }
   };
@@ -243,23 +255,4 @@ TEST_CASE("a restored optimizer goes on bit for bit") {
   broken.numbers.erase("adam.steps");
   CHECK_THROWS_WITH(resumed.restore(broken), Catch::Contains("adam.steps is missing"));
   CHECK(resumed.state().numbers == optimizer.state().numbers);  // a refused state changes nothing
-}
-
-TEST_CASE("steps on the emulated device have the CPU's bits") {
-  AdamWConfig config;
-  config.weight_decay = 0.1;
-  config.clip_norm = 0.5;
-  for (const DType dtype : {DType::f32, DType::f64}) {
-    Parameters here = Parameters::initialize(tiny_config(), 1, dtype);
-    Parameters there = here.clone(Device{kernels::DeviceKind::emulated, 0});
-    AdamW host(here, config), emulated(there, config);
-    for (uint64_t step = 1; step <= 3; ++step) {
-      fill_gradients(here, step);
-      fill_gradients(there, step);
-      CHECK(host.step().grad_norm == emulated.step().grad_norm);
-    }
-    CHECK(there.fingerprints() == here.fingerprints());
-    for (const auto& [name, tensor] : host.state().tensors)
-      CHECK(fingerprint(emulated.state().tensors.at(name)) == fingerprint(tensor));
-  }
 }

@@ -102,7 +102,9 @@ std::vector<Vector> reference_hidden(const TransformerConfig& config, const Para
 
 }  // namespace
 
-TEST_CASE("the decoder agrees with a plain reading of its definition") {
+TEST_CASE("the decoder agrees with a plain reading of its definition", "[device]") {
+  const Device device = every_device();
+  INFO(kernels::device_name(device));
   for (const Variant& variant : kVariants) {
     const TransformerConfig config = tiny_model(variant);
     Parameters parameters = Parameters::initialize(config, 3, DType::f64);
@@ -110,9 +112,10 @@ TEST_CASE("the decoder agrees with a plain reading of its definition") {
     for (const std::string& name : parameters.names()) {
       parameters.at(name) = add(parameters.at(name), normals(parameters.at(name).shape(), ++seed, DType::f64, 0.3));
     }
-    const RopeTable table(config.max_positions, config.head_dim, config.rope_theta, DType::f64);
+    const RopeTable table(config.max_positions, config.head_dim, config.rope_theta, DType::f64, device);
     const auto profile = plain_profile(DType::f64);
-    TrainerContext context(config, parameters, profile, table);
+    const Parameters there = parameters.clone(device);
+    TrainerContext context(config, there, profile, table);
     const auto sequences = tiny_sequences();
     const Vector hidden = trainer_hidden(config, context, packed(sequences)).to_doubles();
     size_t at = 0;
@@ -125,7 +128,9 @@ TEST_CASE("the decoder agrees with a plain reading of its definition") {
   }
 }
 
-TEST_CASE("ten training steps give the recorded losses") {
+TEST_CASE("ten training steps give the recorded losses", "[device]") {
+  const Device device = every_device();
+  INFO(kernels::device_name(device));
   struct Curve {
     DType dtype;
     double margin;
@@ -143,7 +148,7 @@ TEST_CASE("ten training steps give the recorded losses") {
   };
   for (const auto& [dtype, margin, recorded] : curves) {
     const TransformerConfig config = tiny_model({true, true});
-    Parameters parameters = Parameters::initialize(config, 11);
+    Parameters parameters = Parameters::initialize(config, 11).clone(device);
     AdamWConfig settings;
     settings.lr = 0.02;
     settings.weight_decay = 0.01;
@@ -151,14 +156,14 @@ TEST_CASE("ten training steps give the recorded losses") {
     AdamW optimizer(parameters, settings);
     const auto sequences = tiny_sequences();
     std::vector<double> losses;
-    for (int step = 0; step < 10; ++step) {
+    for (int step = 0; step < sized(device, 10, 3); ++step) {
       losses.push_back(trainer_pass(config, parameters, plain_profile(dtype), sequences, -1.0 / 20.0));
       optimizer.step();
     }
     std::string line;
     for (const double loss : losses) line += std::to_string(loss) + ", ";
     INFO(kernels::dtype_name(dtype) << ": " << line);
-    REQUIRE(losses.size() == recorded.size());
+    REQUIRE(losses.size() <= recorded.size());
     for (size_t i = 0; i < losses.size(); ++i) CHECK(losses[i] == Approx(recorded[i]).epsilon(0.0).margin(margin));
   }
 }

@@ -14,13 +14,14 @@ using Values = std::vector<double>;
 
 namespace {
 
-const DType kTrainerTypes[] = {DType::f32, DType::bf16, DType::f16};
+const std::vector<DType> kTrainerTypes{DType::f32, DType::bf16, DType::f16};
+std::vector<DType> trainer_types(const Device& device) { return sized(device, kTrainerTypes, {DType::bf16}); }
 
 Tensor hidden_states(const TransformerConfig& config, const Parameters& parameters,
                      const kernels::NumericProfile& profile, std::span<const std::vector<int32_t>> sequences) {
   const NoGrad scoring;
   const RopeTable table(config.max_positions, config.head_dim, config.rope_theta,
-                        kernels::compute_dtype(profile.output));
+                        kernels::compute_dtype(profile.output), parameters.device());
   TrainerContext context(config, parameters, profile, table);
   return trainer_hidden(config, context, packed(sequences));
 }
@@ -32,8 +33,14 @@ Values rows_of(const Tensor& x, size_t begin, size_t end) {
           all.begin() + static_cast<std::ptrdiff_t>(end * cols)};
 }
 
+/// The variants that a test goes through: on other devices than the CPU two that differ in everything.
+std::vector<Variant> variants(const Device& device) {
+  return sized<std::vector<Variant>>(device, {std::begin(kVariants), std::end(kVariants)},
+                                     {{false, true}, {true, false}});
+}
+
 /// Weights large enough that attention is far from uniform.
-Parameters lively_parameters(const TransformerConfig& config, DType dtype) {
+Parameters lively_parameters(const TransformerConfig& config, DType dtype, const Device& device = {}) {
   Parameters parameters = Parameters::initialize(config, 3, DType::f64);
   Parameters result = Parameters::zeros(config, dtype);
   uint64_t seed = 500;
@@ -47,25 +54,31 @@ Parameters lively_parameters(const TransformerConfig& config, DType dtype) {
     result.at(name) =
         cast(cast(Tensor::from(std::span<const double>(values), tensor.shape(), DType::f32), DType::bf16), dtype);
   }
-  return result;
+  return result.clone(device);
 }
 
 }  // namespace
 
-TEST_CASE("the gradient of every parameter agrees with finite differences") {
-  for (const Variant& variant : kVariants) {
+TEST_CASE("the gradient of every parameter agrees with finite differences", "[device]") {
+  const Device device = every_device();
+  INFO(kernels::device_name(device));
+  for (const Variant& variant : variants(device)) {
     const TransformerConfig config = tiny_model(variant);
-    Parameters parameters = lively_parameters(config, DType::f64);
-    parameters.set_requires_grad(true);
+    const Parameters parameters = lively_parameters(config, DType::f64);
     const auto profile = plain_profile(DType::f64);
     const std::vector<std::vector<int32_t>> sequences{{3, 1, 4, 1, 5}, {9, 2}, {6, 5, 3}};
-    trainer_pass(config, parameters, profile, sequences);
+    Parameters there = parameters.clone(device);
+    there.set_requires_grad(true);
+    const double loss = trainer_pass(config, there, profile, sequences);
     const NoGrad values_only;
+    CHECK(trainer_pass(config, parameters, profile, sequences) == Approx(loss).epsilon(1e-13));
     for (const std::string& name : parameters.names()) {
       INFO(name << (variant.qk_norm ? ", QK-norm" : "") << (variant.tied_head ? ", tied" : ", untied"));
-      const Values analytic = parameters.at(name).grad().to_doubles();
+      const Values analytic = there.at(name).grad().to_doubles();
+      // The differences are the CPU's. Of every element once; a device's gradient is looked at in some of them.
+      const auto stride = sized<size_t>(device, 1, 7);
       double worst = 0.0, largest = 0.0;
-      for (size_t i = 0; i < analytic.size(); ++i) {
+      for (size_t i = 0; i < analytic.size(); i += stride) {
         double& element = parameters.at(name).data<double>()[i];
         const double kept = element;
         element = kept + kStep;
@@ -83,15 +96,17 @@ TEST_CASE("the gradient of every parameter agrees with finite differences") {
   }
 }
 
-TEST_CASE("gradients of the low-precision trainers are close to those in float64") {
+TEST_CASE("gradients of the low-precision trainers are close to those in float64", "[device]") {
+  const Device device = every_device();
+  INFO(kernels::device_name(device));
   // Some 60 roundings lie between the loss and the first layer's weights, half an ulp each (2^-9 for bf16, 2^-12 for
   // fp16, 2^-25 for fp32). Measured: at most 0.02, 0.003 and 9e-7, half of these bounds or less.
   const std::pair<DType, double> bounds[] = {
       {DType::f32, 60 * 0x1p-25}, {DType::f16, 60 * 0x1p-12}, {DType::bf16, 60 * 0x1p-9}};
-  for (const Variant& variant : kVariants) {
+  for (const Variant& variant : variants(device)) {
     const TransformerConfig config = tiny_model(variant);
     const auto gradients = [&](DType master, DType output) {
-      Parameters parameters = lively_parameters(config, master);
+      Parameters parameters = lively_parameters(config, master, device);
       parameters.set_requires_grad(true);
       trainer_pass(config, parameters, plain_profile(output), tiny_sequences());
       return all_gradients(parameters);
@@ -107,13 +122,16 @@ TEST_CASE("gradients of the low-precision trainers are close to those in float64
 }
 
 // Scenario 9. The order of sequences is kept, so each weight's chain over tokens goes on where it stopped.
-TEST_CASE("splitting a batch into micro-batches changes no bit of any gradient") {
-  for (const Variant& variant : kVariants) {
+TEST_CASE("splitting a batch into micro-batches changes no bit of any gradient", "[device]") {
+  const Device device = every_device();
+  INFO(kernels::device_name(device));
+  for (const Variant& variant : variants(device)) {
     const TransformerConfig config = tiny_model(variant);
-    for (const DType dtype : kTrainerTypes) {
-      const auto sequences = tiny_sequences();
+    for (const DType dtype : trainer_types(device)) {
+      auto sequences = tiny_sequences();
+      sequences.resize(sized<size_t>(device, 7, 3));
       const auto gradients = [&](std::vector<size_t> cuts) {
-        Parameters parameters = lively_parameters(config, DType::f32);
+        Parameters parameters = lively_parameters(config, DType::f32, device);
         parameters.set_requires_grad(true);
         size_t begin = 0;
         cuts.push_back(sequences.size());
@@ -127,20 +145,23 @@ TEST_CASE("splitting a batch into micro-batches changes no bit of any gradient")
                                       << (variant.tied_head ? ", tied" : ", untied"));
       const Values whole = gradients({});
       // The second parentheses keep a failure from printing thousands of numbers.
-      CHECK((gradients({3}) == whole));
-      CHECK((gradients({1, 2, 5}) == whole));
-      CHECK((gradients({1, 2, 3, 4, 5, 6}) == whole));
+      CHECK((gradients({1}) == whole));
+      CHECK((gradients({1, 2}) == whole));
+      if (sequences.size() == 7) CHECK((gradients({1, 2, 3, 4, 5, 6}) == whole));
     }
   }
 }
 
 // Scenarios 7 and 10.
-TEST_CASE("a sequence has the same hidden states alone and packed between others, and again") {
-  for (const Variant& variant : kVariants) {
+TEST_CASE("a sequence has the same hidden states alone and packed between others, and again", "[device]") {
+  const Device device = every_device();
+  INFO(kernels::device_name(device));
+  for (const Variant& variant : variants(device)) {
     const TransformerConfig config = tiny_model(variant);
-    const Parameters parameters = lively_parameters(config, DType::f32);
-    for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64}) {
-      const auto sequences = tiny_sequences();
+    const Parameters parameters = lively_parameters(config, DType::f32, device);
+    for (const DType dtype : trainer_types(device)) {
+      auto sequences = tiny_sequences();
+      sequences.resize(sized<size_t>(device, 7, 3));
       const Tensor all = hidden_states(config, parameters, plain_profile(dtype), sequences);
       CHECK(hidden_states(config, parameters, plain_profile(dtype), sequences).to_doubles() == all.to_doubles());
       size_t begin = 0;
@@ -188,9 +209,11 @@ TEST_CASE("threads change no bit") {
   }
 }
 
-TEST_CASE("K and V are rounded to the cache's format, unless it holds them") {
+TEST_CASE("K and V are rounded to the cache's format, unless it holds them", "[device]") {
+  const Device device = every_device();
+  INFO(kernels::device_name(device));
   const TransformerConfig config = tiny_model();
-  const Parameters parameters = lively_parameters(config, DType::f32);
+  const Parameters parameters = lively_parameters(config, DType::f32, device);
   const auto states = [&](DType output, Format cache, double scale) {
     auto profile = plain_profile(output);
     profile.kv_cache = cache;
