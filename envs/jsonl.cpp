@@ -11,19 +11,11 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// What the parser says, without its own name and its own count of lines.
-std::string reason(const Json::exception& error) {
-  std::string text = error.what();
-  if (const size_t bracket = text.find("] "); bracket != std::string::npos) text.erase(0, bracket + 2);
-  if (const size_t line = text.find("line 1, "); line != std::string::npos) text.erase(line, 8);
-  return text;
-}
-
 Json parse(const std::string& line, const std::string& place) {
   try {
     return Json::parse(line);
   } catch (const Json::exception& error) {
-    throw TaskError(place + "not JSON: " + reason(error));
+    throw TaskError(place + "not JSON: " + json_reason(error.what()));
   }
 }
 
@@ -41,6 +33,12 @@ std::string text_of(const Json& object, const char* key, bool numbers, const std
 }
 
 }  // namespace
+
+std::string json_reason(std::string text) {
+  if (const size_t bracket = text.find("] "); bracket != std::string::npos) text.erase(0, bracket + 2);
+  if (const size_t line = text.find("line 1, "); line != std::string::npos) text.erase(line, 8);
+  return text;
+}
 
 std::string jsonl_place(const std::string& path, uint64_t line) { return path + ":" + std::to_string(line) + ": "; }
 
