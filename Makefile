@@ -5,13 +5,14 @@ JOBS  ?= $(shell nproc)
 MOTLEY = build/$(BUILD)/motley
 SOURCES = $(shell git ls-files '*.h' '*.cpp' 2>/dev/null)
 
-.PHONY: help setup configure build run test property bench ops audit device-check cuda-all cuda-report sanitize asan tsan spike mismatch performance format lint check-style clean
+.PHONY: help setup configure build run test property long bench ops audit device-check cuda-all cuda-report sanitize asan tsan spike mismatch performance format lint check-style clean
 
 help:
 	@echo 'make run       set up, build, run experiments/quickstart.toml'
 	@echo 'make test      set up, build, run every fast test'
 	@echo 'make build     set up and build build/$(BUILD)/motley'
 	@echo 'make property  many random cases of "a row never depends on its neighbours"; CASES=1000 SEED=1'
+	@echo 'make long      device kernels on the emulator at lengths that take it long'
 	@echo 'make sanitize  the fast tests under AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer'
 	@echo 'make bench     times the kernels on this machine'
 	@echo 'make performance  measures what docs/performance.md reports and writes its tables; PEERS=FOLDER for the peers'
@@ -46,6 +47,10 @@ property: configure
 	cmake --build build/$(BUILD) -j $(JOBS) --target test_kernels test_tensor
 	MOTLEY_PROPERTY_CASES=$(CASES) MOTLEY_PROPERTY_SEED=$(SEED) build/$(BUILD)/test_kernels '[property]'
 	MOTLEY_PROPERTY_CASES=$(CASES) MOTLEY_PROPERTY_SEED=$(SEED) build/$(BUILD)/test_tensor '[property]'
+
+long: configure
+	cmake --build build/$(BUILD) -j $(JOBS) --target test_kernels
+	build/$(BUILD)/test_kernels '[long]'
 
 bench: configure-bench
 	cmake --build build/bench -j $(JOBS) --target motley_bench

@@ -105,7 +105,7 @@ BenchCase decode_case(kernels::Format format, int64_t context) {
                 args.y = y->data(), args.q = q->data();
                 args.keys = keys->data(), args.values = entries->data();
                 args.kv_format = format, args.kv_scale = 1.0;
-                args.page_table = tables, args.positions = positions, args.rows = 1;
+                args.page_table = tables, args.positions = positions, args.rows = 1, args.longest = context;
                 args.heads = kHeads, args.kv_heads = kKvHeads, args.head_dim = kHeadDim, args.page_size = kPageSize;
                 args.scale = 0.125;
                 kernels::cpu::paged_attention(args);

@@ -6,7 +6,8 @@
 // both down. This starts anew every 4096 positions, and such blocks are combined in order. The output is divided by
 // the sum at the end. Keys beyond p contribute exactly nothing, whatever they hold.
 //
-// On a device every pointer is one of its memory, those of a page table included: an array of pointers to arrays.
+// On a device every pointer is one of its memory, those of a page table included: an array of pointers to arrays. What
+// its host needs of them is in the args besides: rows, and the longest context.
 #pragma once
 
 #include "kernels/dtype.h"
@@ -52,7 +53,9 @@ struct PagedAttentionArgs {
   double kv_scale;                   // value = code * kv_scale
   const int32_t* const* page_table;  // [rows]: the pages of the row's sequence, in order
   const int32_t* positions;          // [rows]: attends to positions 0..positions[row]
-  int64_t rows, heads, kv_heads, head_dim, page_size;
+  int64_t rows;
+  int64_t longest;  // more than every position
+  int64_t heads, kv_heads, head_dim, page_size;
   double scale;
 };
 /// Writes rows of K or V into their place in the cache, rounded to the cache's format.

@@ -21,7 +21,9 @@ EngineContext::~EngineContext() {
 
 CacheRows::CacheRows(const Device& device, std::span<const int32_t* const> tables, std::span<const int32_t> at,
                      int64_t page_size)
-    : page_tables(Device{}, tables), positions(device, at) {
+    : page_tables(Device{}, tables),
+      positions(device, at),
+      longest(at.empty() ? 0 : *std::max_element(at.begin(), at.end()) + 1) {
   if (device.kind == kernels::DeviceKind::cpu) return;
   // All tables in one list, each once and as long as its last row needs.
   std::map<const int32_t*, int64_t> lengths, starts;
@@ -117,6 +119,7 @@ Tensor EngineContext::attend(const Tensor& q, const Tensor& k, const Tensor& v, 
     args.page_table = cache_rows_.page_tables.data();
     args.positions = cache_rows_.positions.data();
     args.rows = rows;
+    args.longest = cache_rows_.longest;
     args.heads = config.heads;
     args.kv_heads = config.kv_heads;
     args.head_dim = config.head_dim;

@@ -21,6 +21,7 @@ struct CacheRows {
   ops::DeviceList<int32_t> pages;  // of all tables, on devices other than the CPU
   ops::DeviceList<const int32_t*> page_tables;
   ops::DeviceList<int32_t> positions;
+  int64_t longest = 0;  // more than every position
 };
 
 /// K and V of the rows are written to the cache, rounded to its format, before any row attends.

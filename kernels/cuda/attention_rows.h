@@ -24,8 +24,8 @@ GPU_DEVICE void clear(RowState<C, Rows>& state) {
   }
 }
 
-/// Products of a thread's rows become weights relative to the largest score, and are added to the sums. NaN is left
-/// out of the largest; before the first score there is nothing to scale.
+/// Products of a thread's rows become weights relative to the largest score, and are added to the sums. NaN is left out
+/// of the largest; before the first score there is nothing to scale.
 template <class C, int Rows>
 GPU_DEVICE void weigh(RowState<C, Rows>& state, C (&scores)[Rows][kPositionsEach], const int (&own)[Rows], C scale) {
   const C lowest = -static_cast<C>(INFINITY);
@@ -56,15 +56,19 @@ GPU_DEVICE void weigh(RowState<C, Rows>& state, C (&scores)[Rows][kPositionsEach
   }
 }
 
-/// Combines row i with what a later block of positions has gathered.
-template <class C, int Rows>
-GPU_DEVICE void combine(RowState<C, Rows>& total, const RowState<C, Rows>& later, int i) {
-  const C most = total.largest[i] < later.largest[i] ? later.largest[i] : total.largest[i];
-  const C shift = most == -static_cast<C>(INFINITY) ? C{0} : most;
-  const C mine = exponential(total.largest[i] - shift), other = exponential(later.largest[i] - shift);
-  total.largest[i] = most;
-  total.sum[i] = std::fma(total.sum[i], mine, later.sum[i] * other);
-  for (int j = 0; j < kColumnsEach<C>; ++j) total.out[i][j] = std::fma(total.out[i][j], mine, later.out[i][j] * other);
+/// How what two blocks of positions have gathered becomes one.
+template <class C>
+struct Merge {
+  C largest, earlier, later;  // the factors of their sums
+  GPU_DEVICE C operator()(C earlier_sum, C later_sum) const {
+    return std::fma(earlier_sum, earlier, later_sum * later);
+  }
+};
+template <class C>
+GPU_DEVICE Merge<C> merge_of(C earlier, C later) {
+  const C largest = earlier < later ? later : earlier;
+  const C shift = largest == -static_cast<C>(INFINITY) ? C{0} : largest;
+  return {largest, exponential(earlier - shift), exponential(later - shift)};
 }
 
 /// Shared memory of a block of Rows * 16 rows.
@@ -73,57 +77,46 @@ struct AttendShared {
   C *stage, *weights;  // [stage_size], [rows][kWeightStride]
   int64_t* places;     // [kPositions], of a tile's positions in `keys`
 };
-/// What a block attends with: `rows` of its tile to positions below `end`, for `columns` columns from `column` on.
+/// What a block attends with: `rows` of its tile, for `columns` columns from `column` on.
 template <class C>
 struct AttendSize {
   int rows;
-  int64_t end, head_dim, column;
+  int64_t head_dim, column;
   int columns;
   C scale;
 };
-
-/// The thread's row i attends to positions below limits[i]. query(row, d) is a row's q; keys.place(position) finds what
-/// keys.key and keys.value read at an offset from there.
-template <class C, int Rows, class Query, class Keys>
-GPU_DEVICE void attend(RowState<C, Rows>& total, const int64_t (&limits)[Rows], const AttendSize<C>& size,
-                       const AttendShared<C>& shared, Query query, const Keys& keys) {
-  clear(total);
-  for (int64_t block_first = 0; block_first < size.end; block_first += kPositionBlock) {
-    RowState<C, Rows> current;
-    clear(current);
-    const int64_t block_end = lesser(size.end, block_first + kPositionBlock);
-    for (int64_t first = block_first; first < block_end; first += kPositions) {
-      const int count = positions_below(block_end, first);
-      int own[Rows];
-      for (int i = 0; i < Rows; ++i) own[i] = positions_below(limits[i], first);
-      if (thread() < count) shared.places[thread()] = keys.place(first + thread());
-      C scores[Rows][kPositionsEach];
-      multiply_rows(scores, shared.stage, size.rows, count, size.head_dim, query,
-                    [&](int p, int64_t d) { return keys.key(shared.places[p] + d); });
-      weigh(current, scores, own, size.scale);
-      store_weights(shared.weights, scores);
-      add_positions(current.out, shared.weights, shared.stage, own, size.rows, count, size.columns,
-                    [&](int p, int d) { return keys.value(shared.places[p] + size.column + d); });
-    }
-    for (int i = 0; i < Rows; ++i) current.sum[i] = add_lanes(current.sum[i]);
-    if (block_first == 0) {
-      total = current;
-      continue;
-    }
-    for (int i = 0; i < Rows; ++i)
-      if (limits[i] > block_first) combine(total, current, i);
-  }
+template <class C>
+GPU_DEVICE AttendSize<C> attend_size(int rows, int64_t head_dim, int64_t column, double scale) {
+  return {rows, head_dim, column, static_cast<int>(lesser(head_dim - column, kColumns<C>)), static_cast<C>(scale)};
+}
+/// Calls body(j, column) for the thread's columns of head_dim that there are.
+template <class C, class Body>
+GPU_DEVICE void for_each_column(const AttendSize<C>& size, Body body) {
+  for (int j = 0; j < kColumnsEach<C>; ++j)
+    if (thread_column() + j * kSide < size.columns) body(j, size.column + thread_column() + j * kSide);
 }
 
-/// Writes a row's result to y + place * head_dim; the thread's row i is `row`.
-template <class T, int Rows>
-GPU_DEVICE void store_row(T* y, int64_t place, const RowState<Compute<T>, Rows>& state, int i,
-                          const AttendSize<Compute<T>>& size) {
-  for (int j = 0; j < kColumnsEach<Compute<T>>; ++j) {
-    const int column = thread_column() + j * kSide;
-    if (column < size.columns)
-      y[place * size.head_dim + size.column + column] = store<T>(state.out[i][j] / state.sum[i]);
+/// Of the positions [begin, end) of one block of positions, the thread's row i attends to those below limits[i], from
+/// scratch. query(row, d) is a row's q; keys.place(position) finds what keys.key and keys.value read at an offset from
+/// there.
+template <class C, int Rows, class Query, class Keys>
+GPU_DEVICE void attend(RowState<C, Rows>& state, int64_t begin, int64_t end, const int64_t (&limits)[Rows],
+                       const AttendSize<C>& size, const AttendShared<C>& shared, Query query, const Keys& keys) {
+  clear(state);
+  for (int64_t first = begin; first < end; first += kPositions) {
+    const int count = positions_below(end, first);
+    int own[Rows];
+    for (int i = 0; i < Rows; ++i) own[i] = positions_below(limits[i], first);
+    if (thread() < count) shared.places[thread()] = keys.place(first + thread());
+    C scores[Rows][kPositionsEach];
+    multiply_rows(scores, shared.stage, size.rows, count, size.head_dim, query,
+                  [&](int p, int64_t d) { return keys.key(shared.places[p] + d); });
+    weigh(state, scores, own, size.scale);
+    store_weights(shared.weights, scores);
+    add_positions(state.out, shared.weights, shared.stage, own, size.rows, count, size.columns,
+                  [&](int p, int d) { return keys.value(shared.places[p] + size.column + d); });
   }
+  for (int i = 0; i < Rows; ++i) state.sum[i] = add_lanes(state.sum[i]);
 }
 
 }  // namespace motley::kernels::GPU_NAMESPACE

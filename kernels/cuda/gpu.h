@@ -182,12 +182,15 @@ void launch(const Launch& shape, void (*kernel)(Args...), const std::type_identi
 
 namespace motley::kernels::GPU_NAMESPACE {
 
-/// Memory of the device for the length of a call.
+/// Memory of the device for the length of a call; none for a count of 0.
 template <class T>
 class Scratch {
  public:
-  explicit Scratch(int64_t count) : data_(static_cast<T*>(allocate(static_cast<size_t>(count) * sizeof(T)))) {}
-  ~Scratch() { release(data_); }
+  explicit Scratch(int64_t count)
+      : data_(count > 0 ? static_cast<T*>(allocate(static_cast<size_t>(count) * sizeof(T))) : nullptr) {}
+  ~Scratch() {
+    if (data_ != nullptr) release(data_);
+  }
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
   T* data() const { return data_; }

@@ -107,7 +107,7 @@ struct Paged {
     const auto pages = tables(rows);
     const auto at = positions(first, rows);
     cpu::paged_attention<T>({y, q, keys.data(), cached.data(), format, scale, pages.data(), at.data(), rows,
-                             shape.heads, shape.kv_heads, shape.head_dim, page_size, kScale});
+                             first + rows, shape.heads, shape.kv_heads, shape.head_dim, page_size, kScale});
   }
 };
 

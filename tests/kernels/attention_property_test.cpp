@@ -142,16 +142,18 @@ void check_paged(Values& draw) {
     std::vector<T> q;
     std::vector<const int32_t*> tables;
     std::vector<int32_t> positions;
+    int64_t longest = 0;
     for (const size_t i : order) {
       const Place& at = pool[static_cast<size_t>(chosen[i])];
       const auto from = sequences[at.sequence].q.begin() + at.position * width;
       q.insert(q.end(), from, from + width);
       tables.push_back(cache.tables[at.sequence].data());
       positions.push_back(static_cast<int32_t>(at.position));
+      longest = std::max(longest, at.position + 1);
     }
     std::vector<T> y(q.size());
     cpu::paged_attention<T>({y.data(), q.data(), cache.keys.data(), cache.cached.data(), cache.format, cache.scale,
-                             tables.data(), positions.data(), static_cast<int64_t>(chosen.size()), shape.heads,
+                             tables.data(), positions.data(), static_cast<int64_t>(chosen.size()), longest, shape.heads,
                              shape.kv_heads, shape.head_dim, cache.page_size, 0.3});
     RowResults results(chosen.size());
     for (size_t i = 0; i < order.size(); ++i)

@@ -225,9 +225,9 @@ Outputs run_paged(const PagedInputs<T>& in, const Device& device) {
   const OnDevice<int32_t> pages(device, in.pages), positions(device, in.positions);
   const OnDevice<const int32_t*> tables(device, in.tables(pages.data()));
   const AttentionShape& shape = in.packed.shape;
-  const PagedAttentionArgs<T> args{y.data(),       q.data(),       keys.data(),      cached.data(), in.format,
-                                   in.kv_scale,    tables.data(),  positions.data(), in.rows(),     shape.heads,
-                                   shape.kv_heads, shape.head_dim, in.page_size,     kScale};
+  const PagedAttentionArgs<T> args{y.data(),    q.data(),       keys.data(),      cached.data(), in.format,
+                                   in.kv_scale, tables.data(),  positions.data(), in.rows(),     in.longest,
+                                   shape.heads, shape.kv_heads, shape.head_dim,   in.page_size,  kScale};
   MOTLEY_DISPATCH(device, paged_attention, args);
   device_synchronize(device);
   return {y.output("y"), on.y.output("packed")};
@@ -301,12 +301,12 @@ void add_paged_cases(std::vector<DeviceCase>& cases) {
   const PagedShape steps{"steps among chunks, ",
                          {3, 1, 5},
                          {1, 65, 6},
-                         {{1, 64, 1}, {0, 0, 1}, {2, 2, 4}, {1, 20, 7}, {2, 5, 1}},
+                         {{1, 64, 1}, {0, 0, 1}, {2, 2, 4}, {1, 20, 12}, {2, 5, 1}},
                          16,
                          0.37};
   for (const Format format : {Format::fp64, Format::fp32, Format::bf16, Format::fp16, Format::e4m3, Format::e5m2})
     add_paged_case<T>(cases, steps, format);
-  add_paged_case<T>(cases, {"several tiles of a group, ", {40, 2, 33}, {7}, {{0, 3, 2}, {0, 6, 1}}, 3, 1.0},
+  add_paged_case<T>(cases, {"several tiles of a group, ", {70, 1, 33}, {7}, {{0, 3, 2}, {0, 6, 1}}, 3, 1.0},
                     Format::fp32);
 }
 
