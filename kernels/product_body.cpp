@@ -1,6 +1,7 @@
 #include "kernels/product_body.h"
 
-#include "kernels/matmul.h"
+#include "kernels/device_buffer.h"
+#include "kernels/quantized_rows.h"
 
 namespace motley::kernels {
 
@@ -15,7 +16,7 @@ ProductBody product_body(const NumericProfile& profile, const Device& device) {
   const uint8_t weights = 0;  // there are some
   MatmulArgs args;
   args.a.dtype = unit_rows(profile);
-  args.k_tile = profile.k_tile;
+  args.k_tile = sums_by_blocks(profile) ? 128 : profile.k_tile;
   const Scaling scaling = profile.weight.scaling;
   args.packed_codes.codes = &weights;
   args.packed_codes.format = profile.weight.format;
@@ -24,5 +25,14 @@ ProductBody product_body(const NumericProfile& profile, const Device& device) {
 }
 
 const char* product_body_name(ProductBody body) { return body == ProductBody::chain ? "chain" : "matrix units"; }
+
+void compute_product(ProductBody body, const Device& device, const MatmulArgs& args) {
+  if (body == ProductBody::chain) {
+    MOTLEY_RUN(device, matmul, args);
+    return;
+  }
+  select_device(device);
+  device.kind == DeviceKind::cuda ? cuda::matmul_units(args) : emulated::matmul_units(args);
+}
 
 }  // namespace motley::kernels

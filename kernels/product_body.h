@@ -1,9 +1,10 @@
-// Which of its two products a device uses for the linear layers of a profile.
+// Which of its products a device uses for the linear layers of a profile.
 #pragma once
 
 #include <cstdint>
 
 #include "kernels/device.h"
+#include "kernels/matmul.h"
 #include "kernels/profile.h"
 
 namespace motley::kernels {
@@ -22,5 +23,8 @@ const char* product_body_name(ProductBody body);
 /// The type of A's elements on matrix units: bf16, which holds every quantized activation without its fp32 scale, or
 /// fp16 for fp16 activations.
 DType unit_rows(const NumericProfile& profile);
+
+/// C by a body that product_body names for the device, where the operands lie.
+void compute_product(ProductBody body, const Device& device, const MatmulArgs& args);
 
 }  // namespace motley::kernels

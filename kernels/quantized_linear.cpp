@@ -51,7 +51,7 @@ void check_accumulation(const NumericProfile& profile) {
 
 QuantizedLinear::QuantizedLinear(std::span<const float> weights, int64_t outputs, int64_t inputs,
                                  const NumericProfile& profile, float shared_amax, const Device& device)
-    : profile_(profile), outputs_(outputs), inputs_(inputs) {
+    : profile_(profile), body_(product_body(profile, device)), outputs_(outputs), inputs_(inputs) {
   if (profile.output == DType::f64) throw std::invalid_argument("QuantizedLinear: no fp64 output");
   check_activation(profile.activation);
   check_accumulation(profile);
@@ -93,7 +93,7 @@ void QuantizedLinear::forward(const QuantizedRows& x, void* y, const LinearEpilo
   const ConstMatrix& values = x.values();
   const bool blocks = sums_by_blocks(profile_);
   if (values.cols != inputs_ || x.activation() != profile_.activation || x.has_block_scales() != blocks ||
-      x.device() != packed_.device()) {
+      x.body() != body_ || x.device() != packed_.device()) {
     throw std::invalid_argument("QuantizedLinear: the rows were quantized for another product");
   }
   MatmulArgs args;
@@ -114,7 +114,7 @@ void QuantizedLinear::forward(const QuantizedRows& x, void* y, const LinearEpilo
   if (epilogue.residual != nullptr)
     args.residual = row_major(epilogue.residual, profile_.output, values.rows, outputs_);
   if (profile_.accumulation == Accumulation::hopper_fp8) return cpu::hopper_fp8_product(args);
-  MOTLEY_RUN(packed_.device(), matmul, args);
+  compute_product(body_, packed_.device(), args);
 }
 
 void QuantizedLinear::forward(const void* x, int64_t rows, void* y) const {

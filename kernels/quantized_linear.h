@@ -6,6 +6,7 @@
 #include <span>
 
 #include "kernels/packed_operand.h"
+#include "kernels/product_body.h"
 #include "kernels/profile.h"
 #include "kernels/quantize.h"
 #include "kernels/quantized_rows.h"
@@ -27,7 +28,8 @@ class QuantizedLinear {
   QuantizedLinear(std::span<const float> weights, int64_t outputs, int64_t inputs, const NumericProfile& profile,
                   float shared_amax = 0.0f, const Device& device = {});
   /// y[rows, outputs] = x W^T, of the profile's output type, for rows assigned with this profile (or one that agrees in
-  /// activations and block scales) on this device; others are refused. A row's result depends on that row alone.
+  /// activations, block scales and the product's body) on this device; others are refused. A row's result depends on
+  /// that row alone; it has the CPU's bits where product_body names the chain.
   void forward(const QuantizedRows& x, void* y, const LinearEpilogue& epilogue = {}) const;
   /// The same for x[rows, inputs] of the output type.
   void forward(const void* x, int64_t rows, void* y) const;
@@ -50,6 +52,7 @@ class QuantizedLinear {
   };
 
   NumericProfile profile_;
+  ProductBody body_;
   int64_t outputs_ = 0, inputs_ = 0;
   PackedOperand packed_;
   float alpha_ = 1.0f;   // the tensor's fp32 scale (nv16, tensor)

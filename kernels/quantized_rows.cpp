@@ -36,72 +36,90 @@ std::string refusal_on_devices(const NumericProfile& profile) {
   return {};
 }
 
-float* QuantizedRows::Room::at_least(const Device& device, int64_t count) {
-  if (!memory_ || count_ < count || device_ != device) {
-    memory_ = allocate_on(device, static_cast<size_t>(count) * sizeof(float));
-    device_ = device;
-    count_ = count;
-  }
-  return data();
+bool QuantizedRows::Room::hold(const Device& device, int64_t count, int64_t element_bytes) {
+  const int64_t wanted = count * element_bytes;
+  if (memory_ && bytes_ >= wanted && device_ == device) return false;
+  memory_ = allocate_on(device, static_cast<size_t>(wanted));
+  device_ = device;
+  bytes_ = wanted;
+  return true;
 }
 
 void QuantizedRows::assign(const void* x, int64_t rows, int64_t cols, const NumericProfile& profile,
                            const Device& device) {
   device_ = device;
+  body_ = product_body(profile, device);
   rows_ = rows;
   cols_ = cols;
   activation_ = profile.activation;
   const Scaling scaling = activation_.scaling;
   has_block_scales_ = sums_by_blocks(profile);
+  own_block_scales_ = scaling == Scaling::block1x128;
   has_factors_ = scaling == Scaling::tensor || scaling == Scaling::channel || scaling == Scaling::nv16;
-  const int64_t blocks = has_block_scales_ ? (cols + 127) / 128 : 0;
-  block_scales_.at_least(device, rows * blocks);
-  if (scaling != Scaling::block1x128) fill_block_scales(rows * blocks);
+  if (has_block_scales_) hold_block_scales();
+  // Where x has the activation format, its type is that of the rows on matrix units too.
   if (plain(activation_) && (activation_.format == Format::fp32 || activation_.format == format_of(profile.output))) {
     values_ = row_major(x, profile.output, rows, cols);
     return;
   }
-  const void* values = floats_.at_least(device, rows * cols);
-  factors_.at_least(device, rows);
-  values_ = row_major(values, DType::f32, rows, cols);
+  factors_.hold(device, rows, sizeof(float));
   device.kind == DeviceKind::cpu ? assign_on_cpu(x, profile) : assign_on_device(x, profile);
 }
 
-void QuantizedRows::fill_block_scales(int64_t count) {
-  if (device_.kind == DeviceKind::cpu) {
-    std::fill_n(block_scales_.data(), count, 1.0f);
+void QuantizedRows::hold_block_scales() {
+  const int64_t count = rows_ * ((cols_ + 127) / 128);
+  if (own_block_scales_) {
+    block_scales_.hold(device_, count, sizeof(float));
     return;
   }
+  if (!ones_.hold(device_, count, sizeof(float))) return;
   const std::vector<float> ones(static_cast<size_t>(count), 1.0f);
-  copy_bytes(block_scales_.data(), device_, ones.data(), {}, ones.size() * sizeof(float));
+  copy_bytes(ones_.data(), device_, ones.data(), {}, ones.size() * sizeof(float));
 }
 
 void QuantizedRows::assign_on_cpu(const void* x, const NumericProfile& profile) {
-  const int64_t cols = cols_, blocks = has_block_scales_ ? (cols + 127) / 128 : 0;
+  const int64_t cols = cols_, blocks = own_block_scales_ ? (cols + 127) / 128 : 0;
+  floats_.hold(device_, rows_ * cols, sizeof(float));
   visit_dtype(profile.output, [&]<class T>(T) {
     if constexpr (!std::is_same_v<T, double>) {
       const auto piece = [&](int64_t begin, int64_t end) {
         for (int64_t r = begin; r < end; ++r) {
-          float* values = floats_.data() + r * cols;
+          float* values = floats_.floats() + r * cols;
           cpu::load(values, static_cast<const T*>(x) + r * cols, cols);
-          factors_.data()[r] = quantize_activation(values, cols, activation_, block_scales_.data() + r * blocks);
+          factors_.floats()[r] = quantize_activation(values, cols, activation_, block_scales_.floats() + r * blocks);
         }
       };
       parallel_for(rows_, 1 + kPieceValues / (cols + 1), std::ref(piece));
     }
   });
+  read_from(floats_, DType::f32);
 }
 
 void QuantizedRows::assign_on_device(const void* x, const NumericProfile& profile) {
   const int64_t count = rows_ * cols_;
-  float* values = floats_.data();
+  const bool units = body_ == ProductBody::matrix_units;
+  const DType halves = unit_rows(profile);
+  if (units) halves_.hold(device_, count, 2);
+  if (units && plain(activation_) && activation_.format == format_of(halves)) {
+    MOTLEY_RUN(device_, convert, halves_.data(), halves, x, profile.output, count);
+    return read_from(halves_, halves);
+  }
+  floats_.hold(device_, count, sizeof(float));
+  float* values = floats_.floats();
   MOTLEY_RUN(device_, convert, values, DType::f32, x, profile.output, count);
   if (plain(activation_)) {
     MOTLEY_RUN(device_, round_values<float>, values, values, activation_.format, 1.0, count);
   } else {
-    const QuantizeActivationsArgs args{values, factors_.data(), block_scales_.data(), rows_, cols_, activation_};
+    const QuantizeActivationsArgs args{values, factors_.floats(), block_scales_.floats(), rows_, cols_, activation_};
     MOTLEY_RUN(device_, quantize_activations, args);
   }
+  if (!units) return read_from(floats_, DType::f32);
+  MOTLEY_RUN(device_, convert, halves_.data(), halves, values, DType::f32, count);
+  read_from(halves_, halves);
+}
+
+void QuantizedRows::read_from(const Room& room, DType dtype) {
+  values_ = row_major(static_cast<const void*>(room.data()), dtype, rows_, cols_);
 }
 
 }  // namespace motley::kernels

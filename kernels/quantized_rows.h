@@ -8,6 +8,7 @@
 
 #include "kernels/device_buffer.h"
 #include "kernels/matmul.h"
+#include "kernels/product_body.h"
 #include "kernels/profile.h"
 
 namespace motley::kernels {
@@ -19,44 +20,50 @@ class QuantizedRows {
   /// On a device other than the CPU for profiles that it computes (refusal_on_devices).
   void assign(const void* x, int64_t rows, int64_t cols, const NumericProfile& profile, const Device& device = {});
   const Device& device() const { return device_; }
-  /// [rows, cols]: x, or floats without their fp32 scales. This and what follows is memory of the device.
+  /// The product that reads them.
+  ProductBody body() const { return body_; }
+  /// [rows, cols]: x, or values without their fp32 scales, as floats for the chain and as unit_rows for matrix units,
+  /// exact in either. This and what follows is memory of the device.
   const ConstMatrix& values() const { return values_; }
   /// [rows]: each row's own fp32 scale, a factor on the finished sum; null: there are none.
-  const float* factors() const { return has_factors_ ? factors_.data() : nullptr; }
+  const float* factors() const { return has_factors_ ? factors_.floats() : nullptr; }
   /// [rows, ceil(cols/128)], all 1 where only the weights have block scales; only with has_block_scales().
   bool has_block_scales() const { return has_block_scales_; }
-  const float* block_scales() const { return block_scales_.data(); }
+  const float* block_scales() const { return own_block_scales_ ? block_scales_.floats() : ones_.floats(); }
   /// What the rows were quantized for: products of a profile that differs there cannot take them.
   const Quantization& activation() const { return activation_; }
   /// Memory of the buffers.
   int64_t bytes() const {
-    return (floats_.count() + factors_.count() + block_scales_.count()) * static_cast<int64_t>(sizeof(float));
+    return floats_.bytes() + halves_.bytes() + factors_.bytes() + block_scales_.bytes() + ones_.bytes();
   }
 
  private:
-  /// Floats of the device; never fewer.
+  /// Memory of the device; never less.
   class Room {
    public:
-    /// For at least `count`, whose values are undefined.
-    float* at_least(const Device& device, int64_t count);
-    float* data() const { return static_cast<float*>(memory_.get()); }
-    int64_t count() const { return memory_ ? count_ : 0; }  // none once moved from
+    /// For at least `count` elements of so many bytes, whose values are undefined. True: it is new.
+    bool hold(const Device& device, int64_t count, int64_t element_bytes);
+    void* data() const { return memory_.get(); }
+    float* floats() const { return static_cast<float*>(memory_.get()); }
+    int64_t bytes() const { return memory_ ? bytes_ : 0; }  // none once moved from
 
    private:
     Device device_;
-    int64_t count_ = 0;
+    int64_t bytes_ = 0;
     std::shared_ptr<void> memory_;
   };
   void assign_on_cpu(const void* x, const NumericProfile& profile);
   void assign_on_device(const void* x, const NumericProfile& profile);
-  void fill_block_scales(int64_t count);
+  void hold_block_scales();
+  void read_from(const Room& room, DType dtype);
 
   Device device_;
+  ProductBody body_ = ProductBody::chain;
   int64_t rows_ = 0, cols_ = 0;
   ConstMatrix values_;
   Quantization activation_;
-  bool has_factors_ = false, has_block_scales_ = false;
-  Room floats_, factors_, block_scales_;
+  bool has_factors_ = false, has_block_scales_ = false, own_block_scales_ = false;
+  Room floats_, halves_, factors_, block_scales_, ones_;
 };
 
 /// Why linear layers of a profile can be computed on the CPU alone; empty: other devices have all that it takes.
