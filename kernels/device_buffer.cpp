@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/device_memory.h"
+#include "kernels/device_staging.h"
 
 namespace motley::kernels {
 namespace {
@@ -22,9 +23,8 @@ void release_cuda(void* memory, const Device& device) noexcept {
 }
 
 void read_back(void* to, const void* from, const Device& from_device, size_t bytes) {
-  if (from_device.kind == DeviceKind::cuda) return cuda::copy_out(to, from, bytes);
-  emulated::copy_out(to, from, bytes);
-  emulated::check_buffers();
+  download(from_device, to, from, bytes);
+  if (from_device.kind == DeviceKind::emulated) emulated::check_buffers();
 }
 
 }  // namespace
@@ -52,11 +52,9 @@ void copy_bytes(void* to, const Device& to_device, const void* from, const Devic
   if (from_host && to_host) {
     std::memcpy(to, from, bytes);
   } else if (to_host) {
-    select_device(from_device);
     read_back(to, from, from_device, bytes);
   } else if (from_host) {
-    select_device(to_device);
-    to_device.kind == DeviceKind::cuda ? cuda::copy_in(to, from, bytes) : emulated::copy_in(to, from, bytes);
+    upload(to_device, to, from, bytes);
   } else if (from_device == to_device) {
     select_device(to_device);
     to_device.kind == DeviceKind::cuda ? cuda::copy(to, from, bytes) : emulated::copy(to, from, bytes);

@@ -12,7 +12,8 @@ namespace motley::kernels {
 /// std::runtime_error where there is no such device or not enough memory. Tensors of the CPU have a pool of their own
 /// (kernels/buffer_pool.h).
 std::shared_ptr<void> allocate_on(const Device& device, size_t bytes);
-/// Returns when the bytes may be read on the host, or by the next kernel of the device. From one CUDA
+/// Returns when the bytes may be read on the host, or by what this thread's stream is given next; `from` may change
+/// then. Whoever hands memory of a device to another stream waits for this one first (finish_stream). From one CUDA
 /// device to another it goes directly, between other devices through the host. What kernels of the emulated device did
 /// wrong is thrown when the host reads their results.
 void copy_bytes(void* to, const Device& to_device, const void* from, const Device& from_device, size_t bytes);

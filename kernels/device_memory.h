@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 namespace motley::kernels {
@@ -50,8 +51,9 @@ void* allocate_pinned(size_t bytes);
 void release_pinned(void* memory) noexcept;
 void copy_in_async(void* to, const void* pinned, size_t bytes);
 void copy_out_async(void* pinned, const void* from, size_t bytes);
-/// From another device of the machine to the selected one, directly where they can reach each other. Waits for the
-/// default stream of the other device first.
+/// From another device of the machine to the selected one, directly where they can reach each other: after what the
+/// default stream of the other device was given so far, and before what it is given from now on. The host does not
+/// wait.
 void copy_from_peer(void* to, const void* from, int from_device, size_t bytes);
 
 /// A stream is one of the selected device. Destroying it does not stop what it was given.
@@ -70,6 +72,17 @@ void finish_event(void* event);
 void finish_stream();
 /// Waits for all streams; throws what one of their kernels met.
 void synchronize();
+
+// kernels/device_graph.h is how these are used.
+/// What this thread's stream, which is not the default one, is given from now on is recorded and not done.
+void begin_capture();
+/// What was recorded.
+void* end_capture();
+void cancel_capture() noexcept;
+void launch_graph(void* graph);
+void destroy_graph(void* graph) noexcept;
+/// Memory for work that is captured, in the order of no stream.
+void* allocate_at_once(size_t bytes);
 }  // namespace cuda
 
 /// The emulated device does the work of a stream as late as it may: when the host waits for it, or when another stream
@@ -107,11 +120,21 @@ void record(void* event);
 void await(void* event);
 void finish_event(void* event);
 void finish_stream();
+/// How often the host has waited so far: for a stream, all of them, or an event that had not come.
+uint64_t waits();
 /// Throws what synchronize does, and waits for nothing.
 void check_buffers();
 /// Throws emulator::Fault for stores outside buffers or to released ones, and for what was released twice or never
 /// allocated.
 void synchronize();
+
+/// While a graph is captured a wait of the host is an emulator::Fault; memory is filled anew with 0xff at every launch.
+void begin_capture();
+void* end_capture();
+void cancel_capture() noexcept;
+void launch_graph(void* graph);
+void destroy_graph(void* graph) noexcept;
+void* allocate_at_once(size_t bytes);
 }  // namespace emulated
 
 }  // namespace motley::kernels

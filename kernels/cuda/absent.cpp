@@ -46,6 +46,12 @@ void await(void*) { absent(); }
 void finish_event(void*) { absent(); }
 void finish_stream() { absent(); }
 void synchronize() { absent(); }
+void begin_capture() { absent(); }
+void* end_capture() { absent(); }
+void cancel_capture() noexcept {}
+void launch_graph(void*) { absent(); }
+void destroy_graph(void*) noexcept {}
+void* allocate_at_once(size_t) { absent(); }
 
 void matmul(const MatmulArgs&) { absent(); }
 void matmul_units(const MatmulArgs&, UnitTiling) { absent(); }

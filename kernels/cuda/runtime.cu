@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "kernels/cuda/gpu.h"
+#include "kernels/graph_memory.h"
 
 namespace motley::kernels::cuda {
 namespace {
@@ -50,6 +51,35 @@ void connect(int device, int other) {
   check(cudaMemPoolSetAccess(pool_of(other), &access, 1), "cudaMemPoolSetAccess");
 }
 
+/// The selected device is another one while the scope lasts.
+class OnDevice {
+ public:
+  explicit OnDevice(int device) : before_(current_device()) { check(cudaSetDevice(device), "cudaSetDevice"); }
+  ~OnDevice() { cudaSetDevice(before_); }
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+
+ private:
+  int before_;
+};
+
+/// Destroyed at once: CUDA keeps what is recorded or waited for until it has come.
+struct ScopedEvent {
+  explicit ScopedEvent(int device_in) : device(device_in) {
+    const OnDevice scope(device);
+    event = static_cast<cudaEvent_t>(create_event());
+  }
+  ~ScopedEvent() { destroy_event(event); }
+  ScopedEvent(const ScopedEvent&) = delete;
+  ScopedEvent& operator=(const ScopedEvent&) = delete;
+  void record_on(cudaStream_t stream) const {
+    const OnDevice scope(device);
+    check(cudaEventRecord(event, stream), "cudaEventRecord");
+  }
+  int device;
+  cudaEvent_t event = nullptr;
+};
+
 }  // namespace
 
 void check(cudaError_t status, const char* what) {
@@ -77,6 +107,7 @@ void use_device(int index) {
 }
 
 void* allocate(size_t bytes) {
+  if (GraphMemory* const graphs = GraphMemory::of_capture()) return graphs->allocate(bytes);
   const size_t wanted = bytes > 0 ? bytes : 1;
   void* memory = nullptr;
   cudaError_t status = cudaMallocAsync(&memory, wanted, selected);
@@ -93,7 +124,12 @@ void* allocate(size_t bytes) {
   return memory;
 }
 
-void release(void* memory) noexcept { cudaFreeAsync(memory, selected); }
+void release(void* memory) noexcept {
+  if (GraphMemory* const graphs = GraphMemory::of_capture())
+    graphs->release(memory);
+  else
+    cudaFreeAsync(memory, selected);
+}
 
 MemoryUse memory_use() {
   const cudaMemPool_t pool = pool_of(current_device());
@@ -143,11 +179,14 @@ void copy_out_async(void* pinned, const void* from, size_t bytes) {
 void copy_from_peer(void* to, const void* from, int from_device, size_t bytes) {
   const int device = current_device();
   connect(device, from_device);
-  check(cudaSetDevice(from_device), "cudaSetDevice");
-  const cudaError_t status = cudaStreamSynchronize(nullptr);
-  check(cudaSetDevice(device), "cudaSetDevice");
-  check(status, "copy from another device");
+  // Each of the two streams waits for the other: the copy for what made the bytes, and their release for the copy.
+  const ScopedEvent made(from_device), copied(device);
+  made.record_on(nullptr);
+  check(cudaStreamWaitEvent(selected, made.event, 0), "cudaStreamWaitEvent");
   check(cudaMemcpyPeerAsync(to, device, from, from_device, bytes, selected), "copy from another device");
+  copied.record_on(selected);
+  const OnDevice other(from_device);
+  check(cudaStreamWaitEvent(nullptr, copied.event, 0), "cudaStreamWaitEvent");
 }
 
 void* create_stream() {
@@ -169,9 +208,7 @@ void record(void* event) { check(cudaEventRecord(static_cast<cudaEvent_t>(event)
 void await(void* event) {
   check(cudaStreamWaitEvent(selected, static_cast<cudaEvent_t>(event), 0), "cudaStreamWaitEvent");
 }
-void finish_event(void* event) {
-  check(cudaEventSynchronize(static_cast<cudaEvent_t>(event)), "cudaEventSynchronize");
-}
+void finish_event(void* event) { check(cudaEventSynchronize(static_cast<cudaEvent_t>(event)), "cudaEventSynchronize"); }
 void finish_stream() { check(cudaStreamSynchronize(selected), "cudaStreamSynchronize"); }
 void synchronize() { check(cudaDeviceSynchronize(), "cudaDeviceSynchronize"); }
 

@@ -61,6 +61,8 @@ void run(const Launch& launch, const std::function<void()>& body);
 void submit(std::function<void()> work);
 /// Does what all streams were given.
 void finish_all();
+/// While a graph is captured: the buffers that these bytes hold addresses of are part of it.
+void note_pointers(const void* bytes, size_t count);
 /// A fault that nobody could be told when it happened: the next synchronize throws the first of them.
 void tell_later(const std::string& fault) noexcept;
 

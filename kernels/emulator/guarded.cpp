@@ -11,7 +11,8 @@ namespace {
 constexpr unsigned char kGuard = 0xfb;  // as float, double or bf16 a large number that no result survives
 }
 
-GuardedBytes::GuardedBytes(size_t bytes) : bytes_(bytes), memory_(new unsigned char[bytes + 2 * kZone]) {
+GuardedBytes::GuardedBytes(size_t bytes, uint64_t number)
+    : bytes_(bytes), number_(number), memory_(new unsigned char[bytes + 2 * kZone]) {
   fill_zones();
   hide(true);
 }

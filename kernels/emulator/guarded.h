@@ -3,19 +3,22 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 
 namespace motley::kernels::emulator {
 
 class GuardedBytes {
  public:
-  explicit GuardedBytes(size_t bytes);
+  /// `number` is the owner's, for whoever must tell it from others at the same place.
+  explicit GuardedBytes(size_t bytes, uint64_t number = 0);
   ~GuardedBytes();
   GuardedBytes(const GuardedBytes&) = delete;
   GuardedBytes& operator=(const GuardedBytes&) = delete;
 
   void* data() const { return memory_.get() + kZone; }
   size_t size() const { return bytes_; }
+  uint64_t number() const { return number_; }
   /// False when a zone has been written to since the last call.
   bool intact();
   /// Nobody may touch the bytes any more.
@@ -28,6 +31,7 @@ class GuardedBytes {
   void hide(bool hidden) const;
 
   size_t bytes_;
+  uint64_t number_;
   bool retired_ = false;
   std::unique_ptr<unsigned char[]> memory_;
 };

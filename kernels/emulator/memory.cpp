@@ -8,8 +8,9 @@
 #include <utility>
 
 #include "kernels/device_memory.h"
-#include "kernels/emulator/emulator.h"
+#include "kernels/emulator/graph.h"
 #include "kernels/emulator/guarded.h"
+#include "kernels/graph_memory.h"
 
 namespace motley::kernels {
 namespace {
@@ -64,6 +65,18 @@ class Memory {
     check(*found->second);
     pinned_.erase(found);
   }
+  emulator::Holder holder_of(const void* address) {
+    const std::lock_guard lock(mutex_);
+    for (const Buffers* buffers : {&buffers_, &pinned_}) {
+      auto found = buffers->upper_bound(address);
+      if (found == buffers->begin()) continue;
+      --found;
+      const auto* const begin = static_cast<const unsigned char*>(found->first);
+      if (static_cast<const unsigned char*>(address) <= begin + found->second->size())
+        return {begin, found->second->number()};
+    }
+    return {};
+  }
   bool is_pinned(const void* data, size_t bytes) {
     const std::lock_guard lock(mutex_);
     auto found = pinned_.upper_bound(data);
@@ -97,8 +110,8 @@ class Memory {
   }
 
  private:
-  static void* fresh(Buffers& buffers, size_t bytes) {
-    auto buffer = std::make_unique<GuardedBytes>(bytes);
+  void* fresh(Buffers& buffers, size_t bytes) {
+    auto buffer = std::make_unique<GuardedBytes>(bytes, ++buffers_so_far_);
     void* const data = buffer->data();
     std::memset(data, 0xff, bytes);
     buffers.emplace(data, std::move(buffer));
@@ -130,6 +143,7 @@ class Memory {
   Buffers buffers_, pinned_;
   std::deque<std::unique_ptr<GuardedBytes>> retired_;
   size_t retired_bytes_ = 0, in_use_ = 0, most_ = 0, total_ = size_t{1} << 36;
+  uint64_t buffers_so_far_ = 0;
   std::string fault_;
 };
 
@@ -137,14 +151,32 @@ void copy_now(void* to, const void* from, size_t bytes) {
   if (bytes != 0) std::memcpy(to, from, bytes);
 }
 
+/// Memory of a graph is poisoned when it is given and when it is given back, at every launch.
+void poison(void* memory, size_t bytes) {
+  emulator::note_pointers(&memory, sizeof(memory));
+  emulator::submit([=] { std::memset(memory, 0xff, bytes); });
+}
+
 }  // namespace
 
+emulator::Holder emulator::holder_of(const void* address) { return Memory::instance().holder_of(address); }
 void emulator::tell_later(const std::string& fault) noexcept { Memory::instance().tell_later(fault); }
 
 namespace emulated {
 
-void* allocate(size_t bytes) { return Memory::instance().allocate(bytes); }
+void* allocate_at_once(size_t bytes) { return Memory::instance().allocate(bytes); }
+void* allocate(size_t bytes) {
+  GraphMemory* const graphs = GraphMemory::of_capture();
+  if (graphs == nullptr) return allocate_at_once(bytes);
+  void* const memory = graphs->allocate(bytes);
+  poison(memory, bytes);
+  return memory;
+}
 void release(void* memory) noexcept {
+  if (GraphMemory* const graphs = GraphMemory::of_capture()) {
+    if (const size_t bytes = graphs->release(memory); bytes > 0) poison(memory, bytes);
+    return;
+  }
   emulator::submit([memory] { Memory::instance().release(memory); });
 }
 MemoryUse memory_use() { return Memory::instance().use_of_all(); }
@@ -157,9 +189,12 @@ void copy_in(void* to, const void* from, size_t bytes) {
 }
 void copy_out(void* to, const void* from, size_t bytes) { copy_in(to, from, bytes); }
 void copy(void* to, const void* from, size_t bytes) {
+  emulator::note_pointers(&to, sizeof(to));
+  emulator::note_pointers(&from, sizeof(from));
   emulator::submit([=] { copy_now(to, from, bytes); });
 }
 void clear(void* memory, size_t bytes) {
+  emulator::note_pointers(&memory, sizeof(memory));
   emulator::submit([=] { std::memset(memory, 0, bytes); });
 }
 void copy_from_peer(void* to, const void* from, int, size_t bytes) { copy(to, from, bytes); }
@@ -178,7 +213,10 @@ void copy_in_async(void* to, const void* pinned, size_t bytes) {
 }
 void copy_out_async(void* pinned, const void* from, size_t bytes) {
   check_pinned(pinned, bytes);
-  std::memset(pinned, 0xff, bytes);
+  if (emulator::recording_of_thread() != nullptr)
+    poison(pinned, bytes);
+  else
+    std::memset(pinned, 0xff, bytes);
   copy(pinned, from, bytes);
 }
 

@@ -1,4 +1,5 @@
 // Streams of the emulated device: queues of work that is done as late as it may be.
+#include <atomic>
 #include <deque>
 #include <exception>
 #include <functional>
@@ -8,7 +9,7 @@
 #include <vector>
 
 #include "kernels/device_memory.h"
-#include "kernels/emulator/emulator.h"
+#include "kernels/emulator/graph.h"
 
 namespace motley::kernels {
 namespace {
@@ -28,6 +29,7 @@ struct Mark {
 // Work of one stream may finish that of another, in the same thread.
 std::recursive_mutex mutex;
 std::vector<QueuePtr> streams;
+std::atomic<uint64_t> host_waits = 0;
 thread_local QueuePtr selected;  // null: the default stream
 
 void finish(Queue& queue, uint64_t place) {
@@ -47,12 +49,18 @@ namespace emulator {
 
 void submit(std::function<void()> work) {
   if (selected == nullptr) return work();
+  if (Recording* const recording = recording_of_thread(); recording != nullptr && recording->stream == selected.get()) {
+    recording->work.push_back(std::move(work));
+    return;
+  }
   const std::lock_guard lock(mutex);
   selected->work.push_back(std::move(work));
   ++selected->given;
 }
 
 void finish_all() {
+  refuse_in_capture("the host waits");
+  ++host_waits;
   const std::lock_guard lock(mutex);
   for (const QueuePtr& queue : std::vector<QueuePtr>(streams)) finish(*queue, queue->given);
 }
@@ -95,11 +103,13 @@ void* create_event() { return new Mark(); }
 void destroy_event(void* event) noexcept { delete static_cast<Mark*>(event); }
 
 void record(void* event) {
+  emulator::refuse_in_capture("an event is recorded");
   const std::lock_guard lock(mutex);
   *static_cast<Mark*>(event) = selected == nullptr ? Mark{} : Mark{selected, selected->given};
 }
 
 void await(void* event) {
+  emulator::refuse_in_capture("it waits for an event");
   const Mark mark = mark_of(event);
   if (mark.queue == nullptr) return;
   emulator::submit([mark] {
@@ -108,13 +118,20 @@ void await(void* event) {
   });
 }
 
+uint64_t waits() { return host_waits; }
+
 void finish_event(void* event) {
+  emulator::refuse_in_capture("the host waits");
   const std::lock_guard lock(mutex);
   const Mark mark = mark_of(event);
-  if (mark.queue != nullptr) finish(*mark.queue, mark.place);
+  if (mark.queue == nullptr || mark.queue->done >= mark.place) return;
+  ++host_waits;
+  finish(*mark.queue, mark.place);
 }
 
 void finish_stream() {
+  emulator::refuse_in_capture("the host waits");
+  ++host_waits;
   const std::lock_guard lock(mutex);
   if (selected != nullptr) finish(*selected, selected->given);
 }
