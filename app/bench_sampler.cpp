@@ -69,7 +69,7 @@ class FilledCache {
   /// What an engine does in a step: the forward pass, the head, a draw for each
   /// row.
   void step() {
-    EngineContext context(*weights_, cache_, table_);
+    EngineContext context(*weights_, cache_, table_, lists_);
     const auto rows = static_cast<int64_t>(sequences_.size());
     logits_.resize(static_cast<size_t>(rows * config_.vocabulary));
     forward_missing(context, config_, cache_, pointers_, rows, [&](const Tensor& hidden, std::span<const CachedRow>) {
@@ -112,6 +112,7 @@ class FilledCache {
   TransformerConfig config_;
   RopeTable table_;
   KvCache cache_;
+  PassLists lists_{Device{}};
   std::vector<CachedSequence> sequences_;
   std::vector<CachedSequence*> pointers_;
   std::vector<float> logits_, scaled_;

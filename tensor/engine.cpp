@@ -5,7 +5,9 @@
 #include <stdexcept>
 #include <unordered_set>
 
+#include "kernels/device_stream.h"
 #include "tensor/engine_draws.h"
+#include "tensor/engine_graphs.h"
 #include "tensor/engine_schedule.h"
 #include "tensor/engine_score.h"
 
@@ -49,6 +51,7 @@ const EngineLimits& checked(const EngineLimits& limits) {
   if (limits.max_sequences < 1 || limits.page_size < 1 || limits.max_batch_rows < 1 || limits.max_prefill_rows < 1) {
     throw std::invalid_argument("max_sequences, page_size, max_batch_rows and max_prefill_rows must be at least 1");
   }
+  if (limits.max_graphs < 0) throw std::invalid_argument("max_graphs must not be negative");
   if (limits.max_cached_bytes < 0) throw std::invalid_argument("max_cached_bytes must not be negative");
   return limits;
 }
@@ -68,12 +71,23 @@ struct Engine::State {
       : weights(std::move(initial)),
         config(present(weights).config()),
         limits(checked(engine_limits)),
+        stream(weights->device()),
         table(config.max_positions, config.head_dim, config.rope_theta, DType::f32, weights->device()),
-        schedule(config, weights->profile(), limits, weights->device()) {}
+        schedule(config, weights->profile(), limits, weights->device()),
+        lists(weights->device()),
+        drawer(weights->device(), config.vocabulary),
+        graphs(weights->device(), limits.max_graphs) {
+    kernels::finish_stream(weights->device());  // the table is for the engine's stream
+  }
 
   void list_draws();
   Tensor hidden_to_draw_from();
+  void head(const Tensor& hidden, int64_t first, int64_t rows, float* logits);
   void draw(const Tensor& hidden, std::vector<StepOutput>& outputs);
+  std::vector<TokenDraw> draws_from(int64_t first, int64_t rows, std::vector<StepOutput>& outputs);
+  int64_t logits_at_once() const;
+  bool is_decode_step() const;
+  void decode_step(std::vector<StepOutput>& outputs);
   void advance(std::vector<StepOutput>& outputs);
 
   /// A sequence that draws in this step, and the place of its hidden state among those that are drawn from: requests of
@@ -86,13 +100,18 @@ struct Engine::State {
   std::shared_ptr<const SamplerWeights> weights;
   TransformerConfig config;
   EngineLimits limits;
+  kernels::Stream stream;  // of all the engine's work
   RopeTable table;
   Schedule schedule;
   std::unordered_set<uint64_t> ids;
   // Of one step; kept for their memory.
   std::vector<Drawing> drawings;
   std::vector<int64_t> draw_rows;  // ascending
-  PassRows pass;
+  PassLists lists;
+  TokenDrawer drawer;
+  // Of decode steps as graphs.
+  Tensor step_logits;  // [rows of the largest bucket so far, vocabulary]
+  DecodeGraphs graphs;
 };
 
 Engine::Engine(std::shared_ptr<const SamplerWeights> weights, EngineLimits limits)
@@ -131,13 +150,20 @@ void Engine::set_weights(std::shared_ptr<const SamplerWeights> weights) {
   if (next.device() != state_->weights->device()) throw std::invalid_argument("weights on another device");
   if (next.fingerprints() != state_->weights->fingerprints()) state_->schedule.forget();
   state_->weights = std::move(weights);
+  state_->graphs.clear();
 }
 
 uint64_t Engine::version() const { return state_->weights->version(); }
 bool Engine::idle() const { return state_->schedule.running.empty() && state_->schedule.waiting.empty(); }
 int64_t Engine::running() const { return static_cast<int64_t>(state_->schedule.running.size()); }
 int64_t Engine::waiting() const { return static_cast<int64_t>(state_->schedule.waiting.size()); }
-EngineStats Engine::stats() const { return state_->schedule.stats(); }
+EngineStats Engine::stats() const {
+  EngineStats stats = state_->schedule.stats();
+  stats.graphs = state_->graphs.captured();
+  stats.graph_steps = state_->graphs.launched();
+  stats.graphs_refused = state_->graphs.refusal();
+  return stats;
+}
 void Engine::check_pages() const { state_->schedule.check_pages(); }
 
 void Engine::State::list_draws() {
@@ -159,7 +185,7 @@ void Engine::State::list_draws() {
 /// Runs the pass; the hidden states of the rows to draw from, after the last norm.
 Tensor Engine::State::hidden_to_draw_from() {
   const NoGrad no_grad;
-  EngineContext context(*weights, schedule.cache, table);
+  EngineContext context(*weights, schedule.cache, table, lists);
   const auto count = static_cast<int64_t>(draw_rows.size());
   const Device& device = weights->device();
   Tensor wanted = Tensor::empty({count, config.width}, weights->profile().output, device);
@@ -167,9 +193,9 @@ Tensor Engine::State::hidden_to_draw_from() {
   auto* out = static_cast<std::byte*>(wanted.raw());
   auto next = draw_rows.begin();
   const auto of_sequence = [this](size_t s) -> const CachedSequence& { return schedule.running[s].cache; };
-  for_each_pass(schedule.rows(), limits.max_batch_rows, of_sequence, pass, [&](int64_t first, int64_t last) {
-    context.set_rows(pass.page_tables, pass.positions);
-    const Tensor hidden = transformer_layers(config, context, pass.ids, pass.positions);
+  for_each_pass(schedule.rows(), limits.max_batch_rows, of_sequence, lists.rows(), [&](int64_t first, int64_t last) {
+    context.send_rows();
+    const Tensor hidden = transformer_layers(config, context, lists.rows().ids, lists.rows().positions);
     for (; next != draw_rows.end() && *next < last; ++next, out += row_bytes) {
       const auto* row = static_cast<const std::byte*>(hidden.raw()) + static_cast<size_t>(*next - first) * row_bytes;
       kernels::copy_bytes(out, device, row, device, row_bytes);
@@ -178,28 +204,89 @@ Tensor Engine::State::hidden_to_draw_from() {
   return count == 0 ? wanted : final_norm(config, context, wanted);
 }
 
+/// The logits of `rows` rows of `hidden` from `first` on.
+void Engine::State::head(const Tensor& hidden, int64_t first, int64_t rows, float* logits) {
+  const size_t row_bytes = static_cast<size_t>(config.width) * kernels::dtype_size(hidden.dtype());
+  kernels::MatmulArgs product;
+  product.a = kernels::row_major(static_cast<const std::byte*>(hidden.raw()) + static_cast<size_t>(first) * row_bytes,
+                                 hidden.dtype(), rows, config.width);
+  weights->packed_head().put_into(product);
+  product.c = kernels::row_major(logits, DType::f32, rows, config.vocabulary);
+  MOTLEY_RUN(hidden.device(), matmul, product);
+}
+
+/// The draws from `rows` places from `first` on.
+std::vector<TokenDraw> Engine::State::draws_from(int64_t first, int64_t rows, std::vector<StepOutput>& outputs) {
+  std::vector<TokenDraw> draws;
+  for (size_t d = 0; d < drawings.size(); ++d) {
+    const int64_t place = drawings[d].place - first;
+    if (place < 0 || place >= rows) continue;
+    const Sequence& sequence = schedule.running[drawings[d].sequence];
+    draws.push_back({place, &sequence.request, static_cast<int64_t>(sequence.cache.tokens.size()), &outputs[d]});
+  }
+  return draws;
+}
+
+int64_t Engine::State::logits_at_once() const { return std::max<int64_t>(1, kLogitsAtOnce / config.vocabulary); }
+
 void Engine::State::draw(const Tensor& hidden, std::vector<StepOutput>& outputs) {
   const auto places = static_cast<int64_t>(draw_rows.size());
-  const size_t row_bytes = static_cast<size_t>(config.width) * kernels::dtype_size(hidden.dtype());
-  const int64_t at_once = std::max<int64_t>(1, kLogitsAtOnce / config.vocabulary);
-  for (int64_t begin = 0; begin < places; begin += at_once) {
-    const int64_t rows = std::min(at_once, places - begin);
+  for (int64_t begin = 0; begin < places; begin += logits_at_once()) {
+    const int64_t rows = std::min(logits_at_once(), places - begin);
     const Tensor logits = Tensor::empty({rows, config.vocabulary}, DType::f32, hidden.device());
-    kernels::MatmulArgs product;
-    product.a = kernels::row_major(static_cast<const std::byte*>(hidden.raw()) + static_cast<size_t>(begin) * row_bytes,
-                                   hidden.dtype(), rows, config.width);
-    weights->packed_head().put_into(product);
-    product.c = kernels::row_major(logits.raw(), DType::f32, rows, config.vocabulary);
-    MOTLEY_RUN(hidden.device(), matmul, product);
-    std::vector<TokenDraw> draws;
-    for (size_t d = 0; d < drawings.size(); ++d) {
-      const int64_t place = drawings[d].place - begin;
-      if (place < 0 || place >= rows) continue;
-      const Sequence& sequence = schedule.running[drawings[d].sequence];
-      draws.push_back({place, &sequence.request, static_cast<int64_t>(sequence.cache.tokens.size()), &outputs[d]});
-    }
-    draw_tokens(logits, draws, weights->version());
+    head(hidden, begin, rows, logits.pointer<float>());
+    drawer.draw(logits, draws_from(begin, rows, outputs), weights->version());
   }
+}
+
+/// Whether a token is drawn from every row of the pass, for one sequence each in their order, and all at once.
+bool Engine::State::is_decode_step() const {
+  const auto count = static_cast<int64_t>(drawings.size());
+  if (!graphs.wanted() || count == 0 || static_cast<int64_t>(schedule.rows().size()) != count ||
+      count > std::min(logits_at_once(), limits.max_batch_rows))
+    return false;
+  for (int64_t d = 0; d < count; ++d)
+    if (drawings[static_cast<size_t>(d)].place != d) return false;
+  return true;
+}
+
+/// A decode step whose kernels are told nothing that changes from step to step: lists are where those of the step
+/// before were, and rows are added up to a number that comes again. An added row does once more what the row with the
+/// shortest context does: it writes the same bits, and changes none of another row.
+void Engine::State::decode_step(std::vector<StepOutput>& outputs) {
+  const auto count = static_cast<int64_t>(drawings.size());
+  const int64_t rows = std::min(decode_bucket(count), std::min(logits_at_once(), limits.max_batch_rows));
+  PassRows& pass = lists.rows();
+  for_each_pass(
+      schedule.rows(), count, [this](size_t s) -> const CachedSequence& { return schedule.running[s].cache; }, pass,
+      [](int64_t, int64_t) {});
+  const auto shortest =
+      static_cast<size_t>(std::min_element(pass.positions.begin(), pass.positions.end()) - pass.positions.begin());
+  for (int64_t r = count; r < rows; ++r) {
+    pass.ids.push_back(pass.ids[shortest]);
+    pass.positions.push_back(pass.positions[shortest]);
+    pass.page_tables.push_back(pass.page_tables[shortest]);
+  }
+  const int32_t last = *std::max_element(pass.positions.begin(), pass.positions.end());
+  lists.send(schedule.cache.page_size(), longest_bucket(last + 1));
+  const std::vector<TokenDraw> draws = draws_from(0, count, outputs);
+  drawer.send(draws, rows);
+  if (!step_logits.defined() || step_logits.dim(0) < rows) {
+    step_logits = Tensor();
+    step_logits = Tensor::empty({rows, config.vocabulary}, DType::f32, weights->device());
+  }
+  float* const logits = step_logits.pointer<float>();
+  const DecodeGraphs::Places places{weights.get(), logits, schedule.cache.pages_allocated(), lists.moves(),
+                                    drawer.moves()};
+  graphs.run({rows, lists.longest()}, places, [&] {
+    const NoGrad no_grad;
+    EngineContext context(*weights, schedule.cache, table, lists);
+    context.begin_pass();
+    head(final_norm(config, context, transformer_layers(config, context, pass.ids, pass.positions)), 0, rows, logits);
+    drawer.launch(logits, rows);
+  });
+  schedule.computed();
+  drawer.take(logits, draws, weights->version());
 }
 
 void Engine::State::advance(std::vector<StepOutput>& outputs) {
@@ -223,14 +310,19 @@ void Engine::State::advance(std::vector<StepOutput>& outputs) {
 
 std::vector<StepOutput> Engine::step() {
   State& state = *state_;
+  const kernels::StreamScope scope(state.stream);
   std::vector<StepOutput> outputs;
   try {
     state.schedule.plan();
     state.list_draws();
     outputs.resize(state.drawings.size());
-    const Tensor hidden = state.hidden_to_draw_from();
-    state.schedule.computed();
-    state.draw(hidden, outputs);
+    if (state.is_decode_step()) {
+      state.decode_step(outputs);
+    } else {
+      const Tensor hidden = state.hidden_to_draw_from();
+      state.schedule.computed();
+      state.draw(hidden, outputs);
+    }
   } catch (...) {
     state.schedule.restart();
     throw;
@@ -240,6 +332,7 @@ std::vector<StepOutput> Engine::step() {
 }
 
 std::vector<std::vector<float>> Engine::score(const std::vector<std::vector<int32_t>>& sequences, double temperature) {
+  const kernels::StreamScope scope(state_->stream);
   return score_sequences(*state_->weights, state_->table, state_->limits, sequences, temperature);
 }
 

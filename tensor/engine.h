@@ -76,6 +76,7 @@ struct EngineLimits {
   int64_t max_prefill_rows = 512;  // prompt rows of one step: longer prompts take several, while the others decode on
   int64_t max_cached_bytes = int64_t{128} << 20;
   bool share_prefixes = true;  // requests that begin alike compute their beginning once; changes no bit
+  int64_t max_graphs = 16;     // of decode steps, on a device (engine_graphs.h); 0: none; changes no bit
 };
 
 struct EngineStats {
@@ -85,6 +86,8 @@ struct EngineStats {
   int64_t held_pages = 0;                     // by running sequences
   int64_t cached_pages = 0;                   // by nobody, kept for requests to come
   int64_t evicted_pages = 0;                  // so many of those gave way
+  int64_t graphs = 0, graph_steps = 0;        // captured, and launched for a step
+  std::string graphs_refused;                 // why none are captured; empty: they are where they can be
 };
 
 class Engine {

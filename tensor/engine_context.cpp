@@ -2,50 +2,37 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <stdexcept>
 
 namespace motley {
 
 namespace {
-/// The buffers of this thread's last context, for its next one: an engine makes a context for every step.
+/// The buffers of this thread's last context on the CPU, for its next one: an engine makes a context for every step.
+/// Other devices have pools of their own.
 thread_local kernels::QuantizedRows spare_rows;
+
+bool on_host(const SamplerWeights& weights) { return weights.device().kind == kernels::DeviceKind::cpu; }
 }  // namespace
 
-EngineContext::EngineContext(const SamplerWeights& weights, KvCache& cache, const RopeTable& table)
-    : weights_(weights), cache_(cache), table_(table), rows_(std::move(spare_rows)) {}
-
-EngineContext::~EngineContext() {
-  if (rows_.bytes() <= kMostKeptBytes) spare_rows = std::move(rows_);
+EngineContext::EngineContext(const SamplerWeights& weights, KvCache& cache, const RopeTable& table, PassLists& lists)
+    : weights_(weights), cache_(cache), table_(table), lists_(lists) {
+  if (on_host(weights)) rows_ = std::move(spare_rows);
 }
 
-CacheRows::CacheRows(const Device& device, std::span<const int32_t* const> tables, std::span<const int32_t> at,
-                     int64_t page_size)
-    : page_tables(Device{}, tables),
-      positions(device, at),
-      longest(at.empty() ? 0 : *std::max_element(at.begin(), at.end()) + 1) {
-  if (device.kind == kernels::DeviceKind::cpu) return;
-  // All tables in one list, each once and as long as its last row needs.
-  std::map<const int32_t*, int64_t> lengths, starts;
-  for (size_t r = 0; r < tables.size(); ++r) {
-    int64_t& length = lengths[tables[r]];
-    length = std::max<int64_t>(length, at[r] / page_size + 1);
-  }
-  std::vector<int32_t> all;
-  for (const auto& [table, length] : lengths) {
-    starts[table] = static_cast<int64_t>(all.size());
-    all.insert(all.end(), table, table + length);
-  }
-  pages = {device, all};
-  std::vector<const int32_t*> there;
-  for (const int32_t* table : tables) there.push_back(pages.data() + starts[table]);
-  page_tables = {device, there};
+EngineContext::~EngineContext() {
+  if (on_host(weights_) && rows_.bytes() <= kMostKeptBytes) spare_rows = std::move(rows_);
 }
 
 int64_t EngineContext::kept_bytes() { return spare_rows.bytes(); }
 
-void EngineContext::set_rows(std::span<const int32_t* const> page_tables, std::span<const int32_t> positions) {
-  cache_rows_ = CacheRows(weights_.device(), page_tables, positions, cache_.page_size());
+void EngineContext::send_rows() {
+  lists_.send(cache_.page_size());
+  begin_pass();
+}
+
+void EngineContext::begin_pass() {
+  found_.reset();
+  found_.emplace(lists_);
   input_ = Tensor();
 }
 
@@ -86,9 +73,8 @@ Tensor EngineContext::project_added(const Tensor& x, int64_t layer, Projection p
 Tensor EngineContext::attend(const Tensor& q, const Tensor& k, const Tensor& v, int64_t layer) {
   const TransformerConfig& config = weights_.config();
   const int64_t rows = q.dim(0);
-  MOTLEY_CHECK(
-      rows == cache_rows_.positions.size(), "attend",
-      "got " + std::to_string(rows) + " rows for " + std::to_string(cache_rows_.positions.size()) + " positions");
+  MOTLEY_CHECK(rows == lists_.count(), "attend",
+               "got " + std::to_string(rows) + " rows for " + std::to_string(lists_.count()) + " positions");
   const Device& device = q.device();
   Tensor y = Tensor::empty({rows, config.heads * config.head_dim}, q.dtype(), device);
   kernels::visit_dtype(q.dtype(), [&](auto element) {
@@ -96,8 +82,8 @@ Tensor EngineContext::attend(const Tensor& q, const Tensor& k, const Tensor& v, 
     kernels::CacheWriteArgs<T> write{};
     write.kv_format = cache_.format();
     write.kv_scale = cache_.scale();
-    write.page_table = cache_rows_.page_tables.data();
-    write.positions = cache_rows_.positions.data();
+    write.page_table = lists_.page_tables();
+    write.positions = lists_.positions();
     write.rows = rows;
     write.kv_heads = config.kv_heads;
     write.head_dim = config.head_dim;
@@ -116,10 +102,10 @@ Tensor EngineContext::attend(const Tensor& q, const Tensor& k, const Tensor& v, 
     args.values = cache_.values(layer);
     args.kv_format = cache_.format();
     args.kv_scale = cache_.scale();
-    args.page_table = cache_rows_.page_tables.data();
-    args.positions = cache_rows_.positions.data();
+    args.page_table = lists_.page_tables();
+    args.positions = lists_.positions();
     args.rows = rows;
-    args.longest = cache_rows_.longest;
+    args.longest = lists_.longest();
     args.heads = config.heads;
     args.kv_heads = config.kv_heads;
     args.head_dim = config.head_dim;
@@ -141,10 +127,10 @@ void forward_missing(EngineContext& context, const TransformerConfig& config, Kv
     cache.extend(sequences[s]->pages, length);
     for (int64_t p = sequences[s]->cached; p < length; ++p) rows.push_back({s, static_cast<int32_t>(p)});
   }
-  PassRows pass;
+  PassRows& pass = context.rows();
   const auto of_sequence = [&](size_t s) -> const CachedSequence& { return *sequences[s]; };
   for_each_pass(rows, max_rows, of_sequence, pass, [&](int64_t first, int64_t last) {
-    context.set_rows(pass.page_tables, pass.positions);
+    context.send_rows();
     take(transformer_hidden(config, context, pass.ids, pass.positions),
          std::span(rows).subspan(static_cast<size_t>(first), static_cast<size_t>(last - first)));
   });

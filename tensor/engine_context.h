@@ -4,35 +4,28 @@
 
 #include <algorithm>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "tensor/engine.h"
 #include "tensor/kv_cache.h"
-#include "tensor/ops_common.h"
+#include "tensor/pass_lists.h"
 
 namespace motley {
-
-/// The rows of a pass where attention over the cache reads them.
-struct CacheRows {
-  CacheRows() = default;
-  CacheRows(const Device& device, std::span<const int32_t* const> page_tables, std::span<const int32_t> positions,
-            int64_t page_size);
-  ops::DeviceList<int32_t> pages;  // of all tables, on devices other than the CPU
-  ops::DeviceList<const int32_t*> page_tables;
-  ops::DeviceList<int32_t> positions;
-  int64_t longest = 0;  // more than every position
-};
 
 /// K and V of the rows are written to the cache, rounded to its format, before any row attends.
 class EngineContext final : public ForwardContext {
  public:
-  EngineContext(const SamplerWeights& weights, KvCache& cache, const RopeTable& table);
+  EngineContext(const SamplerWeights& weights, KvCache& cache, const RopeTable& table, PassLists& lists);
   ~EngineContext() override;
   EngineContext(const EngineContext&) = delete;
   EngineContext& operator=(const EngineContext&) = delete;
-  /// One page table and one position per row of the next pass; a table lists the pages of positions 0 to the row's.
-  void set_rows(std::span<const int32_t* const> page_tables, std::span<const int32_t> positions);
+  /// The rows of the next pass: to be filled, and then sent where the kernels read them.
+  PassRows& rows() { return lists_.rows(); }
+  void send_rows();
+  /// The same when the lists were sent by somebody else.
+  void begin_pass();
   Tensor project(const Tensor& x, int64_t layer, Projection projection) override;
   Tensor project_gated(const Tensor& x, int64_t layer, Projection projection, const Tensor& gate) override;
   Tensor project_added(const Tensor& x, int64_t layer, Projection projection, const Tensor& residual) override;
@@ -51,7 +44,8 @@ class EngineContext final : public ForwardContext {
   const SamplerWeights& weights_;
   KvCache& cache_;
   const RopeTable& table_;
-  CacheRows cache_rows_;
+  PassLists& lists_;
+  std::optional<PassLists::Found> found_;
   // The last input of a projection, held so that its memory is no other tensor's, and its rows as products read them.
   Tensor input_;
   kernels::QuantizedRows rows_;
@@ -68,11 +62,6 @@ struct CachedRow {
   int32_t position;
 };
 
-/// The operands of one pass, and of the next: kept for their memory.
-struct PassRows {
-  std::vector<int32_t> ids, positions;
-  std::vector<const int32_t*> page_tables;
-};
 /// Fills `pass` for at most `max_rows` rows at a time and calls body(first row, end row) for each piece.
 /// `sequence_of(row.sequence)` is a CachedSequence.
 template <class SequenceOf, class Body>

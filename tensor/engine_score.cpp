@@ -78,7 +78,8 @@ std::vector<std::vector<float>> score_sequences(const SamplerWeights& weights, c
     results[s].resize(std::max<size_t>(sequences[s].size(), 1) - 1);
   }
   KvCache cache(config, weights.profile(), limits.page_size, static_cast<int64_t>(sequences.size()), weights.device());
-  EngineContext context(weights, cache, table);
+  PassLists lists(weights.device());
+  EngineContext context(weights, cache, table, lists);
   for (size_t begin = 0; begin < sequences.size();) {
     // As many whole sequences at once as fit a pass: the cache holds no more than those.
     std::vector<CachedSequence> group;

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <set>
 
+#include "kernels/device_stream.h"
 #include "tensor/engine.h"
 
 namespace motley {
@@ -65,6 +66,7 @@ SamplerWeights::SamplerWeights(const TransformerConfig& config, const Parameters
     const auto* head = static_cast<const void*>(parameter.raw());
     packed_head_ = {pack(kernels::row_major(head, parameter.dtype(), parameter.dim(0), parameter.dim(1))), device};
   }
+  kernels::finish_stream(device);  // engines have streams of their own
 }
 
 const kernels::QuantizedLinear& SamplerWeights::projection(int64_t layer, Projection projection) const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernels/device_buffer.h"
+#include "tensor/list_on_device.h"
 #include "tensor/tensor.h"
 
 namespace motley::ops {
@@ -19,14 +20,16 @@ const Device& device_of(std::string_view op, const Tensor& first, const Others&.
   return first.device();
 }
 
-/// A list of the host's where a kernel of `device` can read it: the list itself on the CPU, else a copy.
+/// A list of the host's where a kernel of `device` can read it: the list itself on the CPU, else a copy, which is made
+/// unless there is one (ListOnDevice).
 template <class T>
 class DeviceList {
  public:
   DeviceList() = default;
   DeviceList(const Device& device, std::span<const T> values) : data_(values.data()), count_(values.size()) {
     if (device.kind == kernels::DeviceKind::cpu) return;
-    owned_ = kernels::copied_to(device, values.data(), values.size());
+    owned_ = std::static_pointer_cast<const T>(ListOnDevice::find(values.data(), values.size_bytes()));
+    if (!owned_) owned_ = kernels::copied_to(device, values.data(), values.size());
     data_ = owned_.get();
   }
   const T* data() const { return data_; }

@@ -17,7 +17,8 @@ TEST_CASE("a context takes over the row buffers of the one before, but not those
   const RopeTable table(config.max_positions, config.head_dim, config.rope_theta, DType::f32);
   KvCache cache(config, weights->profile(), 16, 1);
   const auto project = [&](int64_t rows) {
-    EngineContext context(*weights, cache, table);
+    PassLists lists(weights->device());
+    EngineContext context(*weights, cache, table, lists);
     context.project(Tensor::zeros({rows, config.width}, weights->profile().output), 0, Projection::q);
   };
   const auto floats = [&](int64_t rows) { return rows * config.width * static_cast<int64_t>(sizeof(float)); };

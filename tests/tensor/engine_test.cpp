@@ -200,7 +200,8 @@ std::vector<float> two_version_score(const SamplerWeights& first, const SamplerW
   std::vector<float> log_p;
   const auto run = [&](const SamplerWeights& weights, int64_t end) {
     sequence.tokens.assign(tokens.begin(), tokens.begin() + end);
-    EngineContext context(weights, cache, table);
+    PassLists lists(weights.device());
+    EngineContext context(weights, cache, table, lists);
     std::vector<CachedSequence*> pointers{&sequence};
     forward_missing(context, config, cache, pointers, 4096, [&](const Tensor& hidden, std::span<const CachedRow> rows) {
       auto query = std::make_shared<HeadQuery>();
