@@ -129,6 +129,28 @@ SamplingInputs rows_of_kind(int kind, int64_t vocabulary, const std::vector<Samp
   return in;
 }
 
+/// A row whose first `prefix` ids, each of mass 1, weigh exactly what its uniform number has to exceed: the next id is
+/// drawn, and the one before it where a sum or a comparison is off by one. The rest fills up the total: ids of mass
+/// about 2^-j for j from 0 on, as many as fit.
+SamplingInputs exact_row(int64_t prefix, const SamplingRule& rule) {
+  SamplingInputs in{0, " exactly " + std::to_string(prefix), {}, {}};
+  in.add({}, rule);
+  const double uniform = random_uniform(in.requests[0].key, in.requests[0].position);
+  const int64_t reached = prefix * mass_of(1.0f);
+  auto total = static_cast<int64_t>(std::ceil(static_cast<double>(reached) / uniform));
+  while (mass_to_exceed(uniform, total) < reached) ++total;
+  std::vector<float>& row = in.rows[0];
+  row.assign(static_cast<size_t>(prefix), 0.0f);
+  int64_t left = total - reached;
+  for (int j = 0; j <= 42; ++j) {
+    const float z = -0.69314718f * static_cast<float>(j);
+    const int64_t mass = mass_of(exponential(z));
+    for (; left >= mass; left -= mass) row.push_back(z);
+  }
+  in.vocabulary = static_cast<int64_t>(row.size());
+  return in;
+}
+
 }  // namespace
 
 void add_sampling_cases(std::vector<DeviceCase>& cases) {
@@ -139,6 +161,9 @@ void add_sampling_cases(std::vector<DeviceCase>& cases) {
     add_draw_case(cases, rows_of_kind(1, vocabulary, rules));
   for (int kind = 0; kind < kRowKinds; ++kind) add_draw_case(cases, rows_of_kind(kind, 700, rules));
   add_draw_case(cases, rows_of_kind(1, 20000, {{1.0, 1.0, 0}, {1.0, 0.97, 64}}));
+  // At the end of a step of 2048, at the end of a thread's four, and within them.
+  for (const int64_t prefix : {2048, 4, 3}) add_draw_case(cases, exact_row(prefix, {}));
+  add_draw_case(cases, rows_of_kind(5, 70, {{1.0, 1.0, 40}, {1.0, 0.9, 40}}));  // top-k of more ids than are finite
 
   constexpr float kInfinity = std::numeric_limits<float>::infinity(), kNan = std::numeric_limits<float>::quiet_NaN();
   SamplingInputs special{5, " special", {}, {}};
