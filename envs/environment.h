@@ -53,6 +53,10 @@ class Task {
   virtual ~Task() = default;
   /// Symbols that its prompts and answers need, in a fixed order.
   virtual std::vector<std::string> symbols() const = 0;
+  /// Whether what is read and written may hold any bytes, as the output of a shell.
+  virtual bool any_bytes() const { return false; }
+  /// Special tokens that its prompts need beside <pad>, <bos> and <eos>: those of a chat format.
+  virtual std::vector<std::string> markers() const { return {}; }
   /// Problem number `index` of the set: an endless generated set (epoch_size absent) or a finite one (index is below
   /// epoch_size). Depends on seed and index alone. Held-out problems (`held_out`) never occur in training.
   virtual Problem problem(uint64_t seed, uint64_t index, bool held_out) const = 0;
@@ -103,7 +107,7 @@ class TaskMix {
   /// How many of `wanted` held-out problems there are before one of a finite set comes again.
   uint64_t held_out_size(uint64_t wanted) const;
   const std::vector<Entry>& entries() const { return entries_; }
-  /// One tokenizer over the symbols of all tasks, in order, without repeats.
+  /// One tokenizer over the symbols and markers of all tasks, in order, without repeats.
   Tokenizer tokenizer() const;
 
  private:

@@ -103,13 +103,18 @@ uint64_t TaskMix::held_out_size(uint64_t wanted) const {
 
 Tokenizer TaskMix::tokenizer() const {
   std::set<std::string> seen;
-  std::vector<std::string> symbols;
+  std::vector<std::string> symbols, markers;
+  bool bytes = false;
+  const auto add = [&](std::vector<std::string> more, std::vector<std::string>& to) {
+    for (std::string& name : more)
+      if (seen.insert(name).second) to.push_back(std::move(name));
+  };
   for (const Entry& entry : entries_) {
-    for (std::string& symbol : entry.task->symbols()) {
-      if (seen.insert(symbol).second) symbols.push_back(std::move(symbol));
-    }
+    add(entry.task->symbols(), symbols);
+    add(entry.task->markers(), markers);
+    bytes = bytes || entry.task->any_bytes();
   }
-  return Tokenizer(std::move(symbols));
+  return Tokenizer(std::move(symbols), bytes, std::move(markers));
 }
 
 }  // namespace motley::envs

@@ -106,6 +106,51 @@ TEST_CASE("tokenizer.json comes back equal") {
   }
 }
 
+TEST_CASE("byte symbols spell any text, and the longest symbol is still taken") {
+  const Tokenizer tokenizer({"sed -i", "é", "s", " "}, true);
+  CHECK(tokenizer.spells_bytes());
+  CHECK(tokenizer.size() == 4 + 254 + 3);
+  CHECK(tokenizer.encode("sed -i s") == Ids{0, 3, 2});
+  CHECK(tokenizer.encode("é") == Ids{1});
+  CHECK(tokenizer.encode("ê").size() == 2);
+  std::string all;
+  for (int i = 0; i < 256; ++i) (all += static_cast<char>(i)) += "sed -ié";
+  CHECK(tokenizer.decode(tokenizer.encode(all)) == all);
+  CHECK(tokenizer.encode("\xff\xc3") == Ids{tokenizer.encode("\xff")[0], tokenizer.encode("\xc3")[0]});
+  const std::string json = tokenizer.to_json();
+  const Tokenizer loaded = Tokenizer::from_json(json);
+  CHECK(loaded == tokenizer);
+  CHECK(loaded.encode(all) == tokenizer.encode(all));
+  CHECK(loaded.to_json() == json);
+  CHECK_THROWS_WITH(Tokenizer({"\xff\xff"}, true), Contains("not valid UTF-8"));
+  // GPT-2's names of bytes: a blank is U+0120, a line feed U+010A, 0xff itself.
+  const auto vocabulary = nlohmann::json::parse(json)["model"]["vocab"];
+  CHECK(vocabulary["sed\u0120-i"] == 0);
+  CHECK(vocabulary["\u010a"] == tokenizer.encode("\n")[0]);
+  CHECK(vocabulary["\u00ff"] == tokenizer.encode("\xff")[0]);
+  CHECK(vocabulary["\u0143"] == tokenizer.encode("\xad")[0]);
+}
+
+TEST_CASE("markers are special tokens by name: text never gives one, and they give no text") {
+  const Tokenizer tokenizer({"<", "a", ">", "|"}, false, {"<|a|>", "<|b|>"});
+  CHECK(tokenizer.marker("<|a|>") == 4);
+  CHECK(tokenizer.marker("<|b|>") == 5);
+  CHECK(tokenizer.marker("<eos>") == 8);
+  CHECK(tokenizer.marker("<|c|>") == std::nullopt);
+  CHECK(tokenizer.marker("a") == std::nullopt);
+  CHECK(tokenizer.encode("<|a|>") == Ids{0, 3, 1, 3, 2});
+  CHECK(tokenizer.decode(Ids{4, 1, 5, 6, 9}) == "a\uFFFD");
+  const Tokenizer loaded = Tokenizer::from_json(tokenizer.to_json());
+  CHECK(loaded == tokenizer);
+  CHECK(loaded.markers() == tokenizer.markers());
+  CHECK_THROWS_WITH(Tokenizer({"a"}, false, {"a"}), Contains("marker stands twice"));
+  CHECK_THROWS_WITH(Tokenizer({"a"}, false, {"b", "b"}), Contains("marker stands twice"));
+  CHECK_THROWS_WITH(Tokenizer({"a"}, false, {""}), Contains("marker is empty"));
+  CHECK_THROWS_WITH(Tokenizer({"a"}, false, {"<pad>"}), Contains("special token"));
+  const Tokenizer both({"a"}, true, {"<|a|>"});
+  CHECK(Tokenizer::from_json(both.to_json()) == both);
+}
+
 TEST_CASE("tokenizer.json has the Hugging Face form") {
   const auto file = nlohmann::json::parse(Tokenizer({"1", "+", "10"}).to_json());
   CHECK(file["model"]["type"] == "WordLevel");
@@ -150,4 +195,7 @@ TEST_CASE("a tokenizer.json of another kind or damaged is refused with the reaso
   refused(edited([](auto& f) { f["normalizer"] = {{"type", "NFC"}}; }), "normalizer");
   refused(edited([](auto& f) { f.erase("decoder"); }), "decoder");
   refused(edited([](auto& f) { f["added_tokens"].erase(1); }), "added_tokens");
+  refused(edited([](auto& f) { f["added_tokens"].push_back(f["added_tokens"][0]); }), "added_tokens");
+  refused(edited([](auto& f) { f["added_tokens"] = std::vector<int>(100); }), "added_tokens");
+  refused(edited([](auto& f) { f["decoder"] = {{"type", "ByteLevel"}}; }), "");
 }
