@@ -5,7 +5,7 @@ JOBS  ?= $(shell nproc)
 MOTLEY = build/$(BUILD)/motley
 SOURCES = $(shell git ls-files '*.h' '*.cpp' 2>/dev/null)
 
-.PHONY: help setup configure build run test property long bench ops audit device-check cuda-all cuda-report sanitize asan tsan spike mismatch performance format lint check-style clean
+.PHONY: help setup configure build run test property long bench ops audit device-check vendor-graphs cuda-all cuda-report sanitize asan tsan spike mismatch performance format lint check-style clean
 
 help:
 	@echo 'make run       set up, build, run experiments/quickstart.toml'
@@ -19,6 +19,7 @@ help:
 	@echo 'make ops       writes docs/ops.md: which kernel exists on which device'
 	@echo 'make audit     writes the tables of docs/audit.md: every correction against the exact gradient'
 	@echo 'make device-check  builds and runs what belongs on a GPU'
+	@echo 'make vendor-graphs  compiles attention by cuDNN without a GPU'
 	@echo 'make cuda-all  compiles the CUDA kernels for every architecture; make cuda-report: their registers and spills'
 	@echo 'make spike     the arms and seeds of experiments/spike.toml (about 20 minutes)'
 	@echo 'make mismatch  trains the quickstart and writes the tables of docs/mismatch.md (about five minutes)'
@@ -78,6 +79,12 @@ device-check:
 	@if command -v nvidia-smi >/dev/null && nvidia-smi >/dev/null 2>&1; then \
 	   build/cuda/formats_check && build/cuda/fragments_check && build/cuda/kernels_check && build/cuda/device_bench; \
 	 else echo 'device-check: built; no GPU here to run build/cuda/{formats,fragments,kernels}_check and device_bench on'; fi
+
+# Whether cuDNN takes and compiles the graphs of attention, for devices that need not be here. Needs the CUDA toolkit with
+# cuDNN, and no GPU; a minute and a half.
+vendor-graphs:
+	cmake --preset cuda >/dev/null
+	cmake --build build/cuda -j $(JOBS) --target vendor_graphs_run
 
 # Every CUDA kernel for every architecture that is built for; and, for ARCH, what ptxas says of each kernel, which fails
 # when one spills registers.

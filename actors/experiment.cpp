@@ -14,10 +14,14 @@ kernels::NumericProfile profile_named(const std::string& name) {
 
 }  // namespace
 
-kernels::NumericProfile Experiment::trainer_profile() const { return profile_named(trainer.profile); }
+kernels::NumericProfile Experiment::trainer_profile() const {
+  kernels::NumericProfile profile = profile_named(trainer.profile);
+  profile.invariant = trainer.kernels != "vendor";
+  return profile;
+}
 
 kernels::NumericProfile Experiment::group_profile(const SamplerGroupOptions& group) const {
-  return group.profile == "trainer" ? trainer_profile() : profile_named(group.profile);
+  return profile_named(group.profile == "trainer" ? trainer.profile : group.profile);
 }
 
 algos::CorrectionParameters Experiment::correction_parameters() const {

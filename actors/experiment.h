@@ -72,8 +72,9 @@ struct AlgoOptions {
   double entropy_coefficient = 0.0;
 };
 struct TrainerOptions {
-  std::string profile = "bf16";  // fp32, bf16, fp16
-  std::string device = "cpu";    // "cpu", "cuda:N", "emulated" (kernels/device.h)
+  std::string profile = "bf16";       // fp32, bf16, fp16
+  std::string device = "cpu";         // "cpu", "cuda:N", "emulated" (kernels/device.h)
+  std::string kernels = "invariant";  // "invariant", "vendor": which ones it takes on a device
   double lr = 1e-4;
   double beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0.0, clip_norm = 1.0;
   std::string schedule = "constant";

@@ -13,6 +13,7 @@
 
 #include "app/commands.h"
 #include "kernels/device_memory.h"
+#include "kernels/vendor.h"
 
 namespace motley::app {
 namespace {
@@ -90,6 +91,14 @@ Finding gpu() {
   return {"CUDA", fmt::format("{}; {}; profiles are computed on the CPU", bodies, driver), ""};
 }
 
+Finding vendor_libraries() {
+  const std::string text = kernels::cuda::cublaslt_library() + "; " + kernels::cuda::cudnn_library();
+  const bool missing = kernels::cuda::built() && text.find("no cu") != std::string::npos;
+  return {"vendor kernels", text,
+          missing ? "put the folder of the missing library into LD_LIBRARY_PATH: kernels = \"vendor\" does without it"
+                  : ""};
+}
+
 std::vector<Finding> examine() {
   return {
       {"motley", MOTLEY_VERSION, ""},
@@ -103,6 +112,7 @@ std::vector<Finding> examine() {
                    version(FMT_VERSION, 100)),
        ""},
       gpu(),
+      vendor_libraries(),
       working_folder(),
       terminal(),
   };

@@ -288,6 +288,10 @@ std::vector<Field> trainer_fields() {
           "where it computes; emulated: the CUDA source on the host, for tests")
           .shaped(kDeviceForm, is_device),
       field(
+          "trainer", "kernels", [](E & e, size_t) -> auto& { return e.trainer.kernels; },
+          "on a device: those with the CPU's bits, or the fastest (cuBLASLt, cuDNN, matrix units)")
+          .one_of(fixed({"invariant", "vendor"})),
+      field(
           "trainer", "lr", [](E & e, size_t) -> auto& { return e.trainer.lr; }, "learning rate")
           .above(0, 10),
       field(

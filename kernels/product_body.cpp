@@ -2,6 +2,7 @@
 
 #include "kernels/device_buffer.h"
 #include "kernels/quantized_rows.h"
+#include "kernels/vendor.h"
 
 namespace motley::kernels {
 
@@ -24,14 +25,21 @@ ProductBody product_body(const NumericProfile& profile, const Device& device) {
   return fits_matrix_units(args) ? ProductBody::matrix_units : ProductBody::chain;
 }
 
-const char* product_body_name(ProductBody body) { return body == ProductBody::chain ? "chain" : "matrix units"; }
+const char* product_body_name(ProductBody body) {
+  return body == ProductBody::chain ? "chain" : body == ProductBody::vendor ? "vendor" : "matrix units";
+}
 
 void compute_product(ProductBody body, const Device& device, const MatmulArgs& args) {
+  select_device(device);
+  if (body == ProductBody::vendor) {
+    if (device.kind == DeviceKind::cuda && cuda::vendor_matmul(args)) return;
+    const bool units = device.kind != DeviceKind::cpu && fits_matrix_units(args);
+    body = units ? ProductBody::matrix_units : ProductBody::chain;
+  }
   if (body == ProductBody::chain) {
-    MOTLEY_RUN(device, matmul, args);
+    MOTLEY_DISPATCH(device, matmul, args);
     return;
   }
-  select_device(device);
   device.kind == DeviceKind::cuda ? cuda::matmul_units(args) : emulated::matmul_units(args);
 }
 

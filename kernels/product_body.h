@@ -12,6 +12,7 @@ namespace motley::kernels {
 enum class ProductBody : uint8_t {
   chain,         // matmul: the CPU's bits
   matrix_units,  // matmul_units: bits of its own, within its bound
+  vendor,        // of plain operands: cuBLASLt, where it is and takes them
 };
 
 /// Plain profiles promise the CPU's bits on every device: chain. Profiles that stand for an accelerator, and those with
@@ -24,7 +25,8 @@ const char* product_body_name(ProductBody body);
 /// fp16 for fp16 activations.
 DType unit_rows(const NumericProfile& profile);
 
-/// C by a body that product_body names for the device, where the operands lie.
+/// C by that body where the operands lie. For what `vendor` does not take it is matrix units where these do, then the
+/// chain, which alone is there on the CPU.
 void compute_product(ProductBody body, const Device& device, const MatmulArgs& args);
 
 }  // namespace motley::kernels

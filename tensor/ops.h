@@ -7,6 +7,10 @@
 
 namespace motley {
 
+/// What products and attention of an op promise on a device: the CPU's bits, or nothing, so that the fastest kernel is
+/// taken (kernels/product_body.h, kernels/vendor.h). On the CPU both are the same.
+enum class Kernels : uint8_t { invariant, vendor };
+
 Tensor cast(const Tensor& x, DType dtype);                            // rounded once; the gradient is cast back
 Tensor add(const Tensor& a, const Tensor& b);                         // equal shapes
 Tensor mul(const Tensor& a, const Tensor& b);                         // equal shapes
@@ -15,9 +19,10 @@ Tensor embedding(const Tensor& table, std::span<const int32_t> ids);  // [V, D] 
 Tensor gather_rows(const Tensor& x, std::span<const int64_t> rows);   // [R, D] -> [rows, D]
 Tensor rms_norm(const Tensor& x, const Tensor& gain, double eps);     // over the last dimension
 /// [R, K], [N, K] -> [R, N] in x's type; the weight may be of another type, unless one of them is fp64.
-Tensor linear(const Tensor& x, const Tensor& weight, int64_t k_tile = 0);
+Tensor linear(const Tensor& x, const Tensor& weight, int64_t k_tile = 0, Kernels choice = Kernels::invariant);
 /// residual + linear(x, weight), each rounded to x's type: the bits of add and linear, with no tensor between them.
-Tensor linear_added(const Tensor& x, const Tensor& weight, const Tensor& residual, int64_t k_tile = 0);
+Tensor linear_added(const Tensor& x, const Tensor& weight, const Tensor& residual, int64_t k_tile = 0,
+                    Kernels choice = Kernels::invariant);
 Tensor silu_mul(const Tensor& gate, const Tensor& up);
 /// What a layer's first half begins with: gain [width] of x's type, weights [outputs, width] each.
 struct NormedLinears {
@@ -25,6 +30,7 @@ struct NormedLinears {
   std::vector<Tensor> weights;
   double eps = 1e-6;
   int64_t k_tile = 0;  // of the products
+  Kernels choice = Kernels::invariant;
 };
 /// linear(n, weight) for each weight, with n = rms_norm(x): [rows, outputs] each, with the bits of these ops, gradients
 /// included. On the CPU it goes by blocks of rows and keeps nothing of n.
@@ -34,6 +40,7 @@ struct FeedForward {
   Tensor gain, gate, up, down;
   double eps = 1e-6;   // of the norm
   int64_t k_tile = 0;  // of the three products
+  Kernels choice = Kernels::invariant;
 };
 /// x [rows, width] + down(silu(gate(n)) * up(n)) with n = rms_norm(x): the bits of rms_norm, linear, silu_mul and
 /// linear_added one after the other, gradients included (where x has no other use, whose gradient would come between).
@@ -55,7 +62,7 @@ Tensor rope(const Tensor& x, std::span<const int32_t> positions, int64_t heads, 
 Tensor rope_in_place(Tensor x, std::span<const int32_t> positions, int64_t heads, const RopeTable& table);
 /// Packed causal attention: sequence s owns rows [starts[s], starts[s+1]).
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, int64_t heads, int64_t kv_heads,
-                 std::span<const int32_t> starts);
+                 std::span<const int32_t> starts, Kernels choice = Kernels::invariant);
 
 /// The head op (kernels/head.h). Lists own their memory; an empty `candidate_offsets` means the whole vocabulary.
 struct HeadQuery {

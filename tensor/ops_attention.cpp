@@ -2,6 +2,7 @@
 
 #include "kernels/attention.h"
 #include "kernels/pointwise.h"
+#include "kernels/vendor.h"
 #include "tensor/ops.h"
 #include "tensor/ops_common.h"
 
@@ -82,8 +83,27 @@ Tensor rope_in_place(Tensor x, std::span<const int32_t> positions, int64_t heads
   return rotated(x, values, Tensor::take_over(x), positions, heads, table);
 }
 
+namespace {
+
+/// True where cuDNN computed it.
+template <class Args>
+bool use_vendor(Kernels choice, const Device& device, const Args& args, std::span<const int32_t> starts) {
+  using T = std::remove_pointer_t<decltype(args.y)>;
+  if constexpr (std::is_same_v<std::remove_const_t<T>, kernels::bf16> ||
+                std::is_same_v<std::remove_const_t<T>, kernels::fp16>) {
+    if (choice != Kernels::vendor || device.kind != kernels::DeviceKind::cuda) return false;
+    if constexpr (std::is_const_v<T>)
+      return kernels::cuda::vendor_attention_backward(args, starts);
+    else
+      return kernels::cuda::vendor_attention(args, starts);
+  }
+  return false;
+}
+
+}  // namespace
+
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, int64_t heads, int64_t kv_heads,
-                 std::span<const int32_t> starts) {
+                 std::span<const int32_t> starts, Kernels choice) {
   MOTLEY_CHECK(heads > 0 && kv_heads > 0 && heads % kv_heads == 0, "attention",
                "the number of heads must be a multiple of the number of key heads");
   ops::check_same("attention", k, v);
@@ -104,18 +124,36 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, int64_t head
   const Tensor lse = recorded ? Tensor::empty({q.dim(0), heads}, kernels::compute_dtype(q.dtype()), device) : Tensor();
   const ops::DeviceList<int32_t> list(device, starts);
   visit_dtype(q.dtype(), [&]<class T>(T) {
-    MOTLEY_DISPATCH(device, attention<T>,
-                    {y.pointer<T>(), recorded ? lse.pointer<Compute<T>>() : nullptr, q.pointer<T>(), k.pointer<T>(),
-                     v.pointer<T>(), list.data(), q.dim(0), sequences, heads, kv_heads, head_dim, scale});
+    const kernels::AttentionArgs<T> args{y.pointer<T>(), recorded ? lse.pointer<Compute<T>>() : nullptr,
+                                         q.pointer<T>(), k.pointer<T>(),
+                                         v.pointer<T>(), list.data(),
+                                         q.dim(0),       sequences,
+                                         heads,          kv_heads,
+                                         head_dim,       scale};
+    if (!use_vendor(choice, device, args, starts)) MOTLEY_DISPATCH(device, attention<T>, args);
   });
   if (!recorded) return y;
+  const std::vector<int32_t> host(starts.begin(), starts.end());
   return record("attention", y, {q, k, v}, [=, values = y.detach(), kept = list.kept()](const Tensor& dy) {
     Tensor dq = ops::empty_like(q), dk = ops::empty_like(k), dv = ops::empty_like(v);
     visit_dtype(q.dtype(), [&]<class T>(T) {
-      MOTLEY_DISPATCH(q.device(), attention_backward<T>,
-                      {dq.pointer<T>(), dk.pointer<T>(), dv.pointer<T>(), dy.pointer<T>(), values.pointer<T>(),
-                       lse.pointer<Compute<T>>(), q.pointer<T>(), k.pointer<T>(), v.pointer<T>(), kept.data(), q.dim(0),
-                       sequences, heads, kv_heads, head_dim, scale});
+      const kernels::AttentionBackwardArgs<T> args{dq.pointer<T>(),
+                                                   dk.pointer<T>(),
+                                                   dv.pointer<T>(),
+                                                   dy.pointer<T>(),
+                                                   values.pointer<T>(),
+                                                   lse.pointer<Compute<T>>(),
+                                                   q.pointer<T>(),
+                                                   k.pointer<T>(),
+                                                   v.pointer<T>(),
+                                                   kept.data(),
+                                                   q.dim(0),
+                                                   sequences,
+                                                   heads,
+                                                   kv_heads,
+                                                   head_dim,
+                                                   scale};
+      if (!use_vendor(choice, q.device(), args, host)) MOTLEY_DISPATCH(q.device(), attention_backward<T>, args);
     });
     if (q.requires_grad()) q.add_grad(std::move(dq));
     if (k.requires_grad()) k.add_grad(std::move(dk));

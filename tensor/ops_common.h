@@ -3,7 +3,9 @@
 #pragma once
 
 #include "kernels/device_buffer.h"
+#include "kernels/product_body.h"
 #include "tensor/list_on_device.h"
+#include "tensor/ops.h"
 #include "tensor/tensor.h"
 
 namespace motley::ops {
@@ -49,6 +51,12 @@ class DeviceList {
   size_t count_ = 0;
   std::shared_ptr<const T> owned_;
 };
+
+/// A product where its operands lie.
+inline void multiply(const Device& device, const kernels::MatmulArgs& args, Kernels choice) {
+  kernels::compute_product(choice == Kernels::vendor ? kernels::ProductBody::vendor : kernels::ProductBody::chain,
+                           device, args);
+}
 
 /// The first dimensions of x taken together; x has at least one dimension, and the last is not empty.
 inline int64_t rows_of(const Tensor& x) { return x.dim(-1) == 0 ? 0 : x.numel() / x.dim(-1); }

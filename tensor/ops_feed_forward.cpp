@@ -34,8 +34,9 @@ void check(const Tensor& x, const FeedForward& layer) {
 /// The op from its parts, each with its own history.
 Tensor in_parts(const Tensor& x, const FeedForward& layer) {
   const Tensor n = rms_norm(x, layer.gain, layer.eps);
-  const Tensor gate = linear(n, layer.gate, layer.k_tile), up = linear(n, layer.up, layer.k_tile);
-  return linear_added(silu_mul(gate, up), layer.down, x, layer.k_tile);
+  const auto product = [&](const Tensor& weight) { return linear(n, weight, layer.k_tile, layer.choice); };
+  const Tensor gate = product(layer.gate), up = product(layer.up);
+  return linear_added(silu_mul(gate, up), layer.down, x, layer.k_tile, layer.choice);
 }
 
 int64_t block_rows(const FeedForward& layer) {

@@ -32,7 +32,7 @@ void check(const Tensor& x, const NormedLinears& layer) {
 std::vector<Tensor> in_parts(const Tensor& x, const NormedLinears& layer) {
   const Tensor n = rms_norm(x, layer.gain, layer.eps);
   std::vector<Tensor> results;
-  for (const Tensor& weight : layer.weights) results.push_back(linear(n, weight, layer.k_tile));
+  for (const Tensor& weight : layer.weights) results.push_back(linear(n, weight, layer.k_tile, layer.choice));
   return results;
 }
 

@@ -119,17 +119,17 @@ kernels::MatmulArgs product_of(const kernels::ConstMatrix& a, const kernels::Con
 }
 
 /// x's part of the gradient of y = x weight^T. A gradient that x has already is added where the product is stored.
-void propagate_to_input(const Tensor& x, const Tensor& weight, const Tensor& dy) {
+void propagate_to_input(const Tensor& x, const Tensor& weight, const Tensor& dy, Kernels choice) {
   const Tensor before = x.dtype() == DType::f64 ? Tensor() : x.growing_grad();
   Tensor dx = before.defined() ? before : ops::empty_like(x);
   kernels::MatmulArgs args = product_of(matrix(dy), transposed(matrix(weight)), dx);
   if (before.defined()) args.residual = matrix(before);
-  MOTLEY_RUN(x.device(), matmul, args);
+  ops::multiply(x.device(), args, choice);
   if (!before.defined()) x.add_grad(std::move(dx));
 }
 
-void propagate_to_weight(const Tensor& x, const Tensor& weight, const Tensor& dy) {
-  ops::WeightGradient gradient(weight);
+void propagate_to_weight(const Tensor& x, const Tensor& weight, const Tensor& dy, Kernels choice) {
+  ops::WeightGradient gradient(weight, choice);
   gradient.add(matrix(dy), matrix(x));
   gradient.finish();
 }
@@ -144,21 +144,21 @@ void check_linear(const Tensor& x, const Tensor& weight) {
 
 }  // namespace
 
-Tensor linear(const Tensor& x, const Tensor& weight, int64_t k_tile) {
+Tensor linear(const Tensor& x, const Tensor& weight, int64_t k_tile, Kernels choice) {
   check_linear(x, weight);
   Tensor y = Tensor::empty({x.dim(0), weight.dim(0)}, x.dtype(), x.device());
   kernels::MatmulArgs args = product_of(matrix(x), matrix(weight), y);
   args.k_tile = k_tile;
-  MOTLEY_RUN(x.device(), matmul, args);
-  return record("linear", y, {x, weight}, [x, weight](const Tensor& dy) {
-    if (x.requires_grad()) propagate_to_input(x, weight, dy);
-    propagate_to_weight(x, weight, dy);
+  ops::multiply(x.device(), args, choice);
+  return record("linear", y, {x, weight}, [x, weight, choice](const Tensor& dy) {
+    if (x.requires_grad()) propagate_to_input(x, weight, dy, choice);
+    propagate_to_weight(x, weight, dy, choice);
   });
 }
 
-Tensor linear_added(const Tensor& x, const Tensor& weight, const Tensor& residual, int64_t k_tile) {
+Tensor linear_added(const Tensor& x, const Tensor& weight, const Tensor& residual, int64_t k_tile, Kernels choice) {
   check_linear(x, weight);
-  if (x.dtype() == DType::f64) return add(residual, linear(x, weight, k_tile));
+  if (x.dtype() == DType::f64) return add(residual, linear(x, weight, k_tile, choice));
   MOTLEY_CHECK(residual.shape() == Shape({x.dim(0), weight.dim(0)}) && residual.dtype() == x.dtype(), "linear_added",
                "the residual must have the product's shape and type");
   ops::device_of("linear_added", x, residual);
@@ -166,11 +166,11 @@ Tensor linear_added(const Tensor& x, const Tensor& weight, const Tensor& residua
   kernels::MatmulArgs args = product_of(matrix(x), matrix(weight), y);
   args.k_tile = k_tile;
   args.residual = matrix(residual);
-  MOTLEY_RUN(x.device(), matmul, args);
-  return record("linear_added", y, {x, weight, residual}, [x, weight, residual](const Tensor& dy) {
+  ops::multiply(x.device(), args, choice);
+  return record("linear_added", y, {x, weight, residual}, [x, weight, residual, choice](const Tensor& dy) {
     if (residual.requires_grad()) residual.add_grad(dy);
-    if (x.requires_grad()) propagate_to_input(x, weight, dy);
-    propagate_to_weight(x, weight, dy);
+    if (x.requires_grad()) propagate_to_input(x, weight, dy, choice);
+    propagate_to_weight(x, weight, dy, choice);
   });
 }
 

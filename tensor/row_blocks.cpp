@@ -50,7 +50,7 @@ void WeightGradient::add(const kernels::ConstMatrix& dy, const kernels::ConstMat
     }
   }
   args.c = kernels::row_major(sum_.raw(), sum_.dtype(), args.a.rows, args.b.rows);
-  MOTLEY_RUN(weight_.device(), matmul, args);
+  multiply(weight_.device(), args, choice_);
 }
 void WeightGradient::finish() {
   if (sum_.defined() && weight_.grad_dtype() != sum_.dtype()) weight_.add_grad(std::move(sum_));

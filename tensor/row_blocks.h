@@ -8,7 +8,7 @@
 #include "kernels/matmul.h"
 #include "kernels/packed_matrix.h"
 #include "kernels/parallel.h"
-#include "tensor/tensor.h"
+#include "tensor/ops.h"
 
 namespace motley::ops {
 
@@ -48,13 +48,15 @@ class SharedOperand {
 /// goes on from the gradient that is there. Nothing if the weight wants none.
 class WeightGradient {
  public:
-  explicit WeightGradient(const Tensor& weight) : weight_(weight) {}
+  explicit WeightGradient(const Tensor& weight, Kernels choice = Kernels::invariant)
+      : weight_(weight), choice_(choice) {}
   void add(const kernels::ConstMatrix& dy, const kernels::ConstMatrix& x);
   /// After the last block.
   void finish();
 
  private:
   const Tensor& weight_;
+  Kernels choice_;
   Tensor sum_;  // the gradient itself where it has the compute type, else a part to be added to it
 };
 

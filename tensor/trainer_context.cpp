@@ -63,24 +63,26 @@ Tensor TrainerContext::projection_weight(int64_t layer, Projection projection) {
 }
 
 Tensor TrainerContext::project(const Tensor& x, int64_t layer, Projection projection) {
-  return linear(x, projection_weight(layer, projection), profile_.k_tile);
+  return linear(x, projection_weight(layer, projection), profile_.k_tile, choice());
 }
 
 Tensor TrainerContext::project_added(const Tensor& x, int64_t layer, Projection projection, const Tensor& residual) {
-  return linear_added(x, projection_weight(layer, projection), residual, profile_.k_tile);
+  return linear_added(x, projection_weight(layer, projection), residual, profile_.k_tile, choice());
 }
 
 std::vector<Tensor> TrainerContext::project_qkv(const Tensor& x, const std::string& gain, double eps, int64_t layer) {
   const auto weight = [&](Projection projection) { return projection_weight(layer, projection); };
-  return normed_linears(
-      x,
-      {parameter(gain), {weight(Projection::q), weight(Projection::k), weight(Projection::v)}, eps, profile_.k_tile});
+  return normed_linears(x, {parameter(gain),
+                            {weight(Projection::q), weight(Projection::k), weight(Projection::v)},
+                            eps,
+                            profile_.k_tile,
+                            choice()});
 }
 
 Tensor TrainerContext::feed_forward(const Tensor& x, const std::string& gain, double eps, int64_t layer) {
   const auto weight = [&](Projection projection) { return projection_weight(layer, projection); };
   return motley::feed_forward(x, {parameter(gain), weight(Projection::gate), weight(Projection::up),
-                                  weight(Projection::down), eps, profile_.k_tile});
+                                  weight(Projection::down), eps, profile_.k_tile, choice()});
 }
 
 Tensor TrainerContext::run_layer(const Tensor& x, const std::function<Tensor(const Tensor&)>& layer) {
@@ -92,7 +94,7 @@ Tensor TrainerContext::attend(const Tensor& q, const Tensor& k, const Tensor& v,
   const auto cached = [&](const Tensor& x) {
     return exact ? x : round_values(x, profile_.kv_cache, profile_.kv_scale);
   };
-  return attention(q, cached(k), cached(v), config_.heads, config_.kv_heads, starts_);
+  return attention(q, cached(k), cached(v), config_.heads, config_.kv_heads, starts_, choice());
 }
 
 Tensor trainer_hidden(const TransformerConfig& config, TrainerContext& context, const PackedSequences& sequences) {

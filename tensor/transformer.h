@@ -123,6 +123,7 @@ class TrainerContext final : public ForwardContext {
   const kernels::NumericProfile& profile_;
   const RopeTable& table_;
   Tensor projection_weight(int64_t layer, Projection projection);
+  Kernels choice() const { return profile_.invariant ? Kernels::invariant : Kernels::vendor; }
 
   std::vector<int32_t> starts_;
   bool checkpointing_ = false;

@@ -5,12 +5,14 @@
 #include "kernels/attention.h"
 #include "kernels/cpu/instantiate.h"
 #include "kernels/device_memory.h"
+#include "kernels/finish.h"
 #include "kernels/head.h"
 #include "kernels/matmul.h"
 #include "kernels/norm.h"
 #include "kernels/pointwise.h"
 #include "kernels/quantize_device.h"
 #include "kernels/sampling.h"
+#include "kernels/vendor.h"
 
 namespace motley::kernels::cuda {
 namespace {
@@ -54,7 +56,11 @@ void destroy_graph(void*) noexcept {}
 void* allocate_at_once(size_t) { absent(); }
 
 void matmul(const MatmulArgs&) { absent(); }
+void finish_sums(const MatmulArgs&, const float*) { absent(); }
 void matmul_units(const MatmulArgs&, UnitTiling) { absent(); }
+int compute_capability() { return 0; }
+std::string cublaslt_library() { return "no cuBLASLt (not in this build)"; }
+bool vendor_matmul(const MatmulArgs&) { return false; }
 void quantize(const QuantizeArgs&) { absent(); }
 void quantize_activations(const QuantizeActivationsArgs&) { absent(); }
 void convert(void*, DType, const void*, DType, int64_t) { absent(); }

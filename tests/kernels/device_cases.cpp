@@ -37,6 +37,7 @@ std::vector<DeviceCase> device_cases() {
   add_norm_cases(cases);
   add_quantize_cases(cases);
   add_head_cases(cases);
+  add_finish_cases(cases);
   add_matmul_cases(cases);
   add_matmul_units_cases(cases);
   add_pointwise_cases(cases);

@@ -39,6 +39,7 @@ void add_array_cases(std::vector<DeviceCase>& cases);
 void add_attention_cases(std::vector<DeviceCase>& cases);
 void add_norm_cases(std::vector<DeviceCase>& cases);
 void add_quantize_cases(std::vector<DeviceCase>& cases);
+void add_finish_cases(std::vector<DeviceCase>& cases);
 void add_head_cases(std::vector<DeviceCase>& cases);
 void add_matmul_cases(std::vector<DeviceCase>& cases);
 void add_matmul_units_cases(std::vector<DeviceCase>& cases);
