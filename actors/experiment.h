@@ -93,6 +93,7 @@ struct SamplerGroupOptions {
   double price_per_hour = 0.0;
   std::optional<double> capacity;                        // fixed share
   int64_t max_sequences = 256;                           // slots of each replica's engine
+  bool graphs = true;                                    // of its decode steps, on a device
   std::optional<std::pair<int64_t, int64_t>> staleness;  // imposed, lock-step only
 };
 struct EvalOptions {

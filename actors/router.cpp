@@ -27,6 +27,7 @@ caf::behavior Router::start(FleetPtr fleet, caf::actor supervisor) {
         calibrate_next();
       },
       [this](const ReplicaLost& loss) { lost(loss.replica, loss.cause); },
+      [this](const Note& note) { self_->send(supervisor_, note); },
       [this](RateQuery) {
         GroupRates rates;
         for (const Group& group : groups_) {

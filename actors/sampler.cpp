@@ -43,6 +43,7 @@ void Sampler::swap(const SwapWeights& message, const WeightsPtr& weights) {
   if (first) {
     EngineLimits limits;
     limits.max_sequences = fleet_->experiment.samplers[group_].max_sequences;
+    if (!fleet_->experiment.samplers[group_].graphs) limits.max_graphs = 0;
     {
       const kernels::ComputeLease lease(compute_);  // the angles of every position are computed
       engine_ = std::make_unique<Engine>(weights, limits);
@@ -100,6 +101,11 @@ void Sampler::count_rows() {
   done_.rows += since(&EngineStats::prefill_rows) + since(&EngineStats::decode_rows);
   done_.prefill_rows += since(&EngineStats::prefill_rows);
   done_.shared_rows += since(&EngineStats::shared_rows);
+  if (now.graphs_refused != counted_.graphs_refused)
+    self_->send(router_,
+                Note{"sampler group " + fleet_->experiment.samplers[group_].name +
+                     " launches its kernels one by one, since its decode steps cannot be captured as a graph: " +
+                     now.graphs_refused});
   counted_ = now;
 }
 

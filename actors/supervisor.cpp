@@ -23,6 +23,7 @@ caf::behavior Supervisor::start(FleetPtr fleet, const StartingPointPtr& start, c
   spawn_fleet(start);
   return {
       [this](FleetReady) { self_->send(learner_, FleetReady{}); },
+      [this](const Note& note) { self_->send(main_, note); },
       [this](StopRun) { self_->send<caf::message_priority::high>(learner_, StopRun{}); },
       [this](const RunFinished& finished, const SummaryPtr& summary) {
         if (!std::exchange(over_, true)) self_->send(main_, finished, summary);

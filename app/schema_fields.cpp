@@ -370,6 +370,9 @@ std::vector<Field> sampler_fields() {
           .between(1, 65536)
           .defaults_to("256, or what run.concurrency still needs if that is more"),
       field(
+          "samplers", "graphs", [](E & e, size_t i) -> auto& { return e.samplers.at(i).graphs; },
+          "on cuda:N and emulated: decode steps are launched as graphs; false: kernel by kernel, with the same bits"),
+      field(
           "samplers", "staleness", [](E & e, size_t i) -> auto& { return e.samplers.at(i).staleness; },
           "imposed: drawn per group and update; lock-step only; in weight versions")
           .between(0, 1000)

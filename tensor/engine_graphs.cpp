@@ -24,6 +24,7 @@ DecodeGraphs::DecodeGraphs(const kernels::Device& device, int64_t most)
       memory_(device) {}
 
 void DecodeGraphs::run(const Bucket& bucket, const Places& places, const std::function<void()>& work) {
+  if (!wanted()) return work();
   if (!(places == places_)) clear();
   places_ = places;
   const bool known =

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <limits>
 
+#include "kernels/device_memory.h"
 #include "tests/actors/tiny_run.h"
 
 namespace motley::actors {
@@ -41,6 +42,19 @@ TEST_CASE("a sampler that keeps dying stops the run with the first cause") {
                              {.hooks = {.before_step = [](const std::string&, uint64_t,
                                                           int64_t) { throw std::runtime_error("broken"); }}}),
                     Catch::Contains("broken"));
+}
+
+TEST_CASE("a device without enough memory stops the run, which says what was asked for, held and free") {
+  Experiment experiment = tiny_experiment(false);
+  SECTION("of the trainer") { experiment.trainer.device = "emulated"; }
+  SECTION("of a sampler") { experiment.samplers[0].device = "emulated"; }
+  const kernels::MemoryUse before = kernels::emulated::memory_use();
+  kernels::emulated::set_total_memory(before.in_use + 2000);
+  TemporaryFolder folder;
+  CHECK_THROWS_WITH(run_tiny(experiment, folder.path()), Catch::Contains("emulated: out of memory: ") &&
+                                                             Catch::Contains(" bytes asked for; ") &&
+                                                             Catch::Contains(" free of "));
+  kernels::emulated::set_total_memory(before.total);
 }
 
 TEST_CASE("a session that lost two samplers fails and is counted; the others go on") {

@@ -145,9 +145,9 @@ struct PagedInputs {
   Packed<T> packed;
   Format format;
   double kv_scale;
-  int64_t page_size, longest;
-  std::vector<int32_t> pages;       // of all sequences, one after the other
-  std::vector<int64_t> page_begin;  // of a sequence among them
+  int64_t page_size, longest, told;  // told: what the kernel is told is the longest context
+  std::vector<int32_t> pages;        // of all sequences, one after the other
+  std::vector<int64_t> page_begin;   // of a sequence among them
   std::vector<uint8_t> keys, cached;
   std::vector<T> q;
   std::vector<int32_t> positions;
@@ -159,7 +159,8 @@ struct PagedInputs {
         format(format_in),
         kv_scale(scale_in),
         page_size(page_size_in),
-        longest(*std::max_element(lengths.begin(), lengths.end())) {
+        longest(*std::max_element(lengths.begin(), lengths.end())),
+        told(longest) {
     for (auto* rows : {&packed.k, &packed.v})
       cpu::round_values(rows->data(), rows->data(), format, kv_scale, static_cast<int64_t>(rows->size()));
     cut_pages();
@@ -226,7 +227,7 @@ Outputs run_paged(const PagedInputs<T>& in, const Device& device) {
   const OnDevice<const int32_t*> tables(device, in.tables(pages.data()));
   const AttentionShape& shape = in.packed.shape;
   const PagedAttentionArgs<T> args{y.data(),    q.data(),       keys.data(),      cached.data(), in.format,
-                                   in.kv_scale, tables.data(),  positions.data(), in.rows(),     in.longest,
+                                   in.kv_scale, tables.data(),  positions.data(), in.rows(),     in.told,
                                    shape.heads, shape.kv_heads, shape.head_dim,   in.page_size,  kScale};
   MOTLEY_DISPATCH(device, paged_attention, args);
   device_synchronize(device);
@@ -287,10 +288,12 @@ struct PagedShape {
   std::vector<Chunk> chunks;
   int64_t page_size;
   double kv_scale;
+  int64_t told = 0;  // the longest context that the kernel is told of; 0: what it is
 };
 template <class T>
 void add_paged_case(std::vector<DeviceCase>& cases, const PagedShape& s, Format format) {
-  const PagedInputs<T> in(s.shape, s.lengths, s.chunks, format, s.kv_scale, s.page_size);
+  PagedInputs<T> in(s.shape, s.lengths, s.chunks, format, s.kv_scale, s.page_size);
+  in.told = std::max(in.told, s.told);
   const std::string name = std::string(s.name) + shape_name(s.shape, s.lengths);
   cases.push_back({"paged_attention", dtype_name(dtype_of<T>()), name + ", cache " + std::string(format_name(format)),
                    [in](const Device& d) { return run_paged(in, d); },
@@ -306,6 +309,10 @@ void add_paged_cases(std::vector<DeviceCase>& cases) {
                          0.37};
   for (const Format format : {Format::fp64, Format::fp32, Format::bf16, Format::fp16, Format::e4m3, Format::e5m2})
     add_paged_case<T>(cases, steps, format);
+  PagedShape told = steps;
+  told.name = "told of three blocks, ";
+  told.told = 2 * 4096 + 1;
+  add_paged_case<T>(cases, told, Format::bf16);
   add_paged_case<T>(cases, {"several tiles of a group, ", {70, 1, 33}, {7}, {{0, 3, 2}, {0, 6, 1}}, 3, 1.0},
                     Format::fp32);
 }

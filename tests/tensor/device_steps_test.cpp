@@ -23,8 +23,10 @@ std::shared_ptr<const SamplerWeights> bf16_weights(const Model& model, const Dev
 
 TEST_CASE("a step on a device waits once, and once more for what its records list", "[device]") {
   const Model model = make_model(smallest(), 8);
-  for (const int64_t max_graphs : {0, 16}) {
+  int done = 0;
+  for (const int64_t max_graphs : {16, 0}) {
     for (const bool listed : {false, true}) {
+      if (enough(done++)) continue;
       INFO(max_graphs << " graphs, " << (listed ? "candidates" : "tokens alone"));
       Engine engine(bf16_weights(model, kEmulated), {.max_sequences = 8, .page_size = 2, .max_graphs = max_graphs});
       for (int64_t i = 1; i <= 3; ++i)
@@ -93,16 +95,20 @@ TEST_CASE("an engine whose device has no memory left says so, loses nothing, and
 
 TEST_CASE("at most so many graphs are kept, those that were used last", "[device]") {
   const Device there = other_device();
+  int done = 0;
+  const auto count = [&] { ++done; };
+  DecodeGraphs none(there, 0);
+  for (int i = 0; i < 3; ++i) none.run({1, 4096}, {}, count);
+  CHECK((done == 3 && none.launched() == 0));
   if (there.kind == kernels::DeviceKind::cpu) return;
   const kernels::Stream stream(there);
   const kernels::StreamScope scope(stream);
   DecodeGraphs graphs(there, 2);
-  int done = 0;
   const DecodeGraphs::Places places{};
   const auto run = [&](int64_t rows, const DecodeGraphs::Places& at) {
     const int64_t captured = graphs.captured(), launched = graphs.launched();
     const int before = done;
-    graphs.run({rows, 4096}, at, [&] { ++done; });
+    graphs.run({rows, 4096}, at, count);
     const bool launches = graphs.launched() > launched;
     return std::string(done == before ? "" : "done ") + (graphs.captured() > captured ? "captured " : "") +
            (launches ? "launched" : "");
