@@ -30,6 +30,11 @@ bool built();
 int device_count();
 /// Selects the device of this thread for all that follows.
 void use_device(int index);
+/// Of the selected device: 90 for 9.0.
+int compute_capability();
+/// Why wide products on matrix units (kernels/matmul.h) do not move to warpgroups on the selected device; empty: they
+/// do. Computes a product there when it is first asked.
+std::string warpgroup_refusal();
 
 /// Uninitialized, from a pool that keeps what is released; throws std::runtime_error when there is not enough, after
 /// the pool gave back what it could. `bytes` may be 0.
@@ -89,6 +94,9 @@ void* allocate_at_once(size_t bytes);
 /// does that the host waits for. So whoever does not wait sees what a GPU shows by chance alone. Kernels of the default
 /// stream run at once.
 namespace emulated {
+/// The latest whose instructions it has: 90.
+int compute_capability();
+std::string warpgroup_refusal();
 /// Filled with 0xff (NaN in every float format); a store next to it is seen by AddressSanitizer or by synchronize, and
 /// so is one after its release.
 void* allocate(size_t bytes);

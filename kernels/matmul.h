@@ -59,12 +59,15 @@ namespace cpu {
 void matmul(const MatmulArgs& args);
 }  // namespace cpu
 
-/// How a product on matrix units is cut into blocks; no bit of it depends on that.
-enum class UnitTiling : uint8_t { automatic, few_rows, medium, wide };
+/// How a product on matrix units is cut into blocks; no bit of it depends on that. warpgroup: wide tiles by the wgmma
+/// of compute capability 9.0, whose bits the same promise holds for only where a device was seen to keep it
+/// (kernels/device_memory.h, warpgroup_refusal); `automatic` takes it there alone, and k_tile must be a multiple of 64.
+enum class UnitTiling : uint8_t { automatic, few_rows, medium, wide, warpgroup };
 
 // On a device: `matmul` has the CPU's bits. `matmul_units` computes on matrix units, with fp32 sums in steps of 16
 // products, k ascending: not the CPU's bits, but a row depends on that row alone, and the sum of K products of size S
-// errs by at most (K / 16 + 1) 2^-19 S. Throws std::logic_error for what fits_matrix_units says no to.
+// errs by at most (K / 16 + 1) 2^-19 S. Throws std::logic_error for what fits_matrix_units says no to, and
+// std::runtime_error for warpgroups that a device has not.
 namespace cuda {
 void matmul(const MatmulArgs& args);
 void matmul_units(const MatmulArgs& args, UnitTiling tiling = UnitTiling::automatic);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "kernels/device.h"
 #include "kernels/packed_layout.h"
@@ -17,5 +18,8 @@ struct PackedOnDevice {
 };
 /// Throws std::runtime_error where there is no such device or not enough memory.
 PackedOnDevice copied_to(const Device& device, const PackedMatrix& matrix);
+/// The matrices of a grouped product (kernels/matmul_grouped.h), one behind the other; the view is that of the first.
+/// Throws std::invalid_argument where they are not of one shape and form, or there is none.
+PackedOnDevice copied_to(const Device& device, std::span<const PackedMatrix> matrices);
 
 }  // namespace motley::kernels

@@ -41,8 +41,6 @@ int64_t vendor_attention_length(int64_t longest);
 void note_vendor_refusal(const std::string& what);
 
 namespace cuda {
-/// Compute capability of this thread's device times ten.
-int compute_capability();
 /// "cuBLASLt 13.1.0", "cuDNN 9.19.0", or why there is none.
 std::string cublaslt_library();
 std::string cudnn_library();

@@ -8,6 +8,7 @@
 #include "kernels/finish.h"
 #include "kernels/head.h"
 #include "kernels/matmul.h"
+#include "kernels/matmul_grouped.h"
 #include "kernels/norm.h"
 #include "kernels/pointwise.h"
 #include "kernels/quantize_device.h"
@@ -24,6 +25,8 @@ namespace {
 bool built() { return false; }
 int device_count() { return 0; }
 void use_device(int) { absent(); }
+int compute_capability() { absent(); }
+std::string warpgroup_refusal() { absent(); }
 void* allocate(size_t) { absent(); }
 void release(void*) noexcept {}
 void copy_in(void*, const void*, size_t) { absent(); }
@@ -58,9 +61,10 @@ void* allocate_at_once(size_t) { absent(); }
 void matmul(const MatmulArgs&) { absent(); }
 void finish_sums(const MatmulArgs&, const float*) { absent(); }
 void matmul_units(const MatmulArgs&, UnitTiling) { absent(); }
-int compute_capability() { return 0; }
 std::string cublaslt_library() { return "no cuBLASLt (not in this build)"; }
 bool vendor_matmul(const MatmulArgs&) { return false; }
+void matmul_grouped(const GroupedMatmulArgs&) { absent(); }
+void matmul_grouped_units(const GroupedMatmulArgs&, UnitTiling) { absent(); }
 void quantize(const QuantizeArgs&) { absent(); }
 void quantize_activations(const QuantizeActivationsArgs&) { absent(); }
 void convert(void*, DType, const void*, DType, int64_t) { absent(); }

@@ -36,6 +36,15 @@ GPU_DEVICE int64_t block() { return blockIdx.x; }
 GPU_DEVICE int64_t blocks() { return gridDim.x; }
 /// Every thread of the block must come here.
 GPU_DEVICE void barrier() { __syncthreads(); }
+/// x, computed where this stands: what follows from it is not kept in registers from before a loop.
+GPU_DEVICE int here(int x) {
+  asm volatile("" : "+r"(x));
+  return x;
+}
+GPU_DEVICE int64_t here(int64_t x) {
+  asm volatile("" : "+l"(x));
+  return x;
+}
 // All 32 lanes of a warp must come to each operation of the warp.
 /// The value of the lane whose number in the warp differs by `mask`.
 template <class T>
@@ -114,6 +123,10 @@ GPU_DEVICE int threads() { return emulator::place.threads; }
 GPU_DEVICE int64_t block() { return emulator::place.block; }
 GPU_DEVICE int64_t blocks() { return emulator::place.blocks; }
 GPU_DEVICE void barrier(const Where& where = Where::current()) { emulator::barrier(where); }
+template <class T>
+GPU_DEVICE T here(T x) {
+  return x;
+}
 
 /// What lane source(this lane) of the warp gives.
 template <class T, class Source>

@@ -106,6 +106,15 @@ void use_device(int index) {
   in_use = index;
 }
 
+int compute_capability() {
+  const auto attribute = [](cudaDeviceAttr which) {
+    int value = 0;
+    check(cudaDeviceGetAttribute(&value, which, current_device()), "cudaDeviceGetAttribute");
+    return value;
+  };
+  return attribute(cudaDevAttrComputeCapabilityMajor) * 10 + attribute(cudaDevAttrComputeCapabilityMinor);
+}
+
 void* allocate(size_t bytes) {
   if (GraphMemory* const graphs = GraphMemory::of_capture()) return graphs->allocate(bytes);
   const size_t wanted = bytes > 0 ? bytes : 1;

@@ -46,6 +46,14 @@ struct UnitTile {
   GPU_DEVICE static int scales_at(int block, int panel) { return kScalesAt + (block * kPanels + panel) * 16; }
 };
 
+/// Calls body<F, S>() for the form of a matrix of Source::codes.
+template <class Body>
+GPU_DEVICE void visit_code_form(const PackedCodes& b, const Body& body) {
+  visit_packed_form(b, [&]<Format F, Scaling S>() {
+    if constexpr (F == Format::e4m3 || F == Format::e5m2 || F == Format::e2m1) body.template operator()<F, S>();
+  });
+}
+
 GPU_DEVICE int64_t clamped(int64_t x, int64_t most) { return x < 0 ? 0 : x < most ? x : most; }
 
 /// Starts the copies of rows [row, row + W) and columns [k, k + Depth), zeros beyond the operand. T: bf16 or fp16.
@@ -158,7 +166,7 @@ GPU_DEVICE void load_b(uint32_t (&b)[4], const unsigned char* tile, bool flat, i
 /// values are subnormal there.
 template <Operand O, Format F, Scaling S, class Tile>
 GPU_DEVICE void decode_b(uint32_t (&b)[2], const unsigned char* tile, int row, int k) {
-  const int lane = thread() % kWarp, n = row + lane / 4, t = lane % 4;
+  const int lane = here(thread() % kWarp), n = row + lane / 4, t = lane % 4;
   float scale = 1.0f;
   if constexpr (S != Scaling::none)
     scale = block_scale<S>(tile[Tile::scales_at(k / static_cast<int>(block_length(S)), n / 16) + n % 16]);

@@ -85,14 +85,6 @@ std::string compute(const MatmulArgs& args) {
 
 }  // namespace
 
-int compute_capability() {
-  int device = 0, major = 0, minor = 0;
-  if (cudaGetDevice(&device) != cudaSuccess) return 0;
-  cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-  cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
-  return 10 * major + minor;
-}
-
 std::string cublaslt_library() { return lt::library(); }
 
 bool vendor_matmul(const MatmulArgs& args) {

@@ -179,6 +179,7 @@ void release(void* memory) noexcept {
   }
   emulator::submit([memory] { Memory::instance().release(memory); });
 }
+int compute_capability() { return 90; }
 MemoryUse memory_use() { return Memory::instance().use_of_all(); }
 void trim() { Memory::instance().trim(); }
 void set_total_memory(size_t bytes) { Memory::instance().set_total(bytes); }

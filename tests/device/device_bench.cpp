@@ -56,6 +56,10 @@ void measure(const Row& row, const PackedOnDevice& weights, double weight_bytes)
                 seconds * 1e6, operations / seconds * 1e-12, weight_bytes / seconds * 1e-9);
   };
   print("matmul_units", seconds_of([&] { cuda::matmul_units(args); }));
+  if (row.rows >= 256 && cuda::compute_capability() == 90) {
+    print("  mma.sync", seconds_of([&] { cuda::matmul_units(args, UnitTiling::wide); }));
+    print("  wgmma", seconds_of([&] { cuda::matmul_units(args, UnitTiling::warpgroup); }));
+  }
   if (row.chain) print("matmul", seconds_of([&] { cuda::matmul(args); }));
 }
 
@@ -68,6 +72,8 @@ int main() {
   }
   cuda::use_device(0);
   set_compute_threads(8);
+  const std::string refusal = cuda::warpgroup_refusal();
+  std::printf("wgmma for wide products: %s\n", refusal.empty() ? "yes" : ("no: " + refusal).c_str());
   std::printf("y [rows, %lld] = x W^T over %lld inputs\n", static_cast<long long>(kOutputs),
               static_cast<long long>(kInputs));
   std::printf("%-14s %6s %-8s %10s %10s %10s\n", "kernel", "rows", "weights", "us", "TFLOP/s", "GB/s");

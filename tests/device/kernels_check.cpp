@@ -15,7 +15,7 @@ namespace {
 
 struct Row {
   std::string kernel, type;
-  int cases = 0, failed = 0;
+  int cases = 0, failed = 0, absent = 0;
 };
 
 std::string outcome(const DeviceCase& c) {
@@ -43,6 +43,10 @@ int main() {
     const auto same = [&](const Row& row) { return row.kernel == c.kernel && row.type == c.type; };
     auto row = std::find_if(rows.begin(), rows.end(), same);
     if (row == rows.end()) row = rows.insert(row, {c.kernel, c.type});
+    if (c.only_capability != 0 && c.only_capability != cuda::compute_capability()) {
+      ++row->absent;
+      continue;
+    }
     ++row->cases;
     const std::string wrong = outcome(c);
     if (wrong.empty()) continue;
@@ -50,8 +54,8 @@ int main() {
     ++failed;
     std::fprintf(stderr, "%s: %s\n", c.name().c_str(), wrong.c_str());
   }
-  std::printf("%-24s %-24s %6s %6s\n", "kernel", "type", "cases", "failed");
+  std::printf("%-24s %-24s %6s %6s %10s\n", "kernel", "type", "cases", "failed", "not here");
   for (const Row& row : rows)
-    std::printf("%-24s %-24s %6d %6d\n", row.kernel.c_str(), row.type.c_str(), row.cases, row.failed);
+    std::printf("%-24s %-24s %6d %6d %10d\n", row.kernel.c_str(), row.type.c_str(), row.cases, row.failed, row.absent);
   return failed == 0 ? 0 : 1;
 }

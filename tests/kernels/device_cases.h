@@ -29,6 +29,8 @@ struct DeviceCase {
   /// False for a kernel of devices alone, whose `run` on the CPU is a stand-in: the device's outputs pass `check`, and
   /// all orders of blocks, warps and lanes give the same bits.
   bool cpu_bits = true;
+  /// The one compute capability of CUDA devices that have it (90 for 9.0); 0: all have.
+  int only_capability = 0;
 
   std::string name() const { return kernel + " " + type + " " + shape; }
 };
@@ -43,6 +45,7 @@ void add_finish_cases(std::vector<DeviceCase>& cases);
 void add_head_cases(std::vector<DeviceCase>& cases);
 void add_matmul_cases(std::vector<DeviceCase>& cases);
 void add_matmul_units_cases(std::vector<DeviceCase>& cases);
+void add_grouped_cases(std::vector<DeviceCase>& cases);
 void add_pointwise_cases(std::vector<DeviceCase>& cases);
 void add_convert_cases(std::vector<DeviceCase>& cases);
 void add_embedding_cases(std::vector<DeviceCase>& cases);

@@ -23,7 +23,7 @@ class Table {
                       [shared](const Outputs& o) {
                         return check_product(*shared, o, 2 * static_cast<double>(shared->a.view.cols + 16) + 8);
                       },
-                      false});
+                      false, tiling == UnitTiling::warpgroup ? 90 : 0});
   }
 
  private:
@@ -50,6 +50,8 @@ void add_shapes(Table& table) {
                            {{2, 5, 776}},
                            {{65, 9, 80}, UnitTiling::medium},
                            {{5, 130, 264}, UnitTiling::wide},
+                           {{5, 130, 264}, UnitTiling::warpgroup},
+                           {{129, 3, 136}, UnitTiling::warpgroup},
                            {{5, 7, 16}, UnitTiling::automatic}})
       table.add(name, t.shape.text() + " tiling " + std::to_string(static_cast<int>(t.tiling)),
                 case_of(t.shape, dtype, dtype, dtype), t.tiling);
@@ -61,6 +63,8 @@ void add_shapes(Table& table) {
       turned.b = HostMatrix(dtype, s.n, s.k, 2, gap, true);
       turned.c = HostMatrix(dtype, s.m, s.n, 3, 4, true);
       table.add(name, s.text() + " transposed, gap " + std::to_string(gap), turned);
+      table.add(name, s.text() + " transposed, gap " + std::to_string(gap) + ", warpgroup", turned,
+                UnitTiling::warpgroup);
     }
     const Shape odd{10, 21, 37};  // rows side by side, and no multiple of a copy
     MatmulCase flat = case_of(odd, dtype, dtype, dtype);
@@ -79,11 +83,18 @@ void add_sums(Table& table) {
       in.accumulate = true;
       table.add(dtype_name(dtype), s.text() + " accumulated, tiles of " + std::to_string(k_tile), in);
     }
+    const Shape cut{6, 35, 200};
+    MatmulCase in_tiles = case_of(cut, dtype, dtype, DType::f32);
+    in_tiles.k_tile = 64;
+    in_tiles.accumulate = true;
+    table.add(dtype_name(dtype), cut.text() + " accumulated, warpgroup", in_tiles, UnitTiling::warpgroup);
     const Shape s{3, 70, 40};
     for (const DType out : {DType::f32, dtype}) {
       MatmulCase in = case_of(s, dtype, dtype, out);
       add_finish(in, s, out, true, true);
       table.add(dtype_name(dtype), s.text() + " finish in " + dtype_name(out), in);
+      table.add(dtype_name(dtype), s.text() + " finish in " + dtype_name(out) + ", warpgroup", in,
+                UnitTiling::warpgroup);
     }
   }
 }
@@ -101,6 +112,7 @@ void add_packed(Table& table) {
       table.add(name, s.text(), packed_case(s, how, rows, rows));
     table.add(name, "[9, 80, 72] tiling 2", packed_case({9, 80, 72}, how, rows, DType::f32), UnitTiling::medium);
     table.add(name, "[9, 144, 72] tiling 3", packed_case({9, 144, 72}, how, rows, DType::f32), UnitTiling::wide);
+    table.add(name, "[9, 144, 72] tiling 4", packed_case({9, 144, 72}, how, rows, DType::f32), UnitTiling::warpgroup);
     table.add(name, "[3, 40, 70] rare", packed_case({3, 40, 70}, how, rows, DType::f32, true));
     table.add(name, "[0, 5, 3]", packed_case({0, 5, 3}, how, rows, DType::f32));
     table.add(name, "[2, 5, 0]", packed_case({2, 5, 0}, how, rows, rows));
@@ -113,6 +125,7 @@ void add_packed(Table& table) {
     add_block_scales(in, s, 128);
     add_finish(in, s, DType::bf16, false, true);
     table.add(form_name({format}), s.text() + " block scales", in);
+    table.add(form_name({format}), s.text() + " block scales, warpgroup", in, UnitTiling::warpgroup);
   }
 }
 

@@ -17,6 +17,7 @@
 #include "kernels/emulator/emulator.h"
 #include "kernels/head.h"
 #include "kernels/matmul.h"
+#include "kernels/matmul_grouped.h"
 #include "kernels/norm.h"
 #include "kernels/pointwise.h"
 #include "kernels/quantize_device.h"
@@ -172,6 +173,10 @@ TEST_CASE("a build without CUDA says so") {
   CHECK_THROWS_WITH(cuda::head_backward(HeadBackwardArgs<fp16>{}), says);
   CHECK_THROWS_WITH(cuda::matmul(MatmulArgs{}), says);
   CHECK_THROWS_WITH(cuda::matmul_units(MatmulArgs{}), says);
+  CHECK_THROWS_WITH(cuda::matmul_grouped(GroupedMatmulArgs{}), says);
+  CHECK_THROWS_WITH(cuda::matmul_grouped_units(GroupedMatmulArgs{}), says);
+  CHECK_THROWS_WITH(cuda::compute_capability(), says);
+  CHECK_THROWS_WITH(cuda::warpgroup_refusal(), says);
   CHECK_THROWS_WITH(cuda::log_sum_exp<float>(nullptr, nullptr, 0, 0), says);
   CHECK_THROWS_WITH(cuda::log_sum_exp<double>(nullptr, nullptr, 0, 0), says);
   CHECK_THROWS_WITH(cuda::cache_write(CacheWriteArgs<bf16>{}), says);

@@ -33,7 +33,7 @@ void check_rows(const MatmulCase& in) {
   const int64_t m = in.a.view.rows;
   const std::vector<unsigned char> all = product_of(in, UnitTiling::automatic);
   const size_t row = all.size() / static_cast<size_t>(m);
-  for (const UnitTiling tiling : {UnitTiling::few_rows, UnitTiling::medium, UnitTiling::wide})
+  for (const UnitTiling tiling : {UnitTiling::few_rows, UnitTiling::medium, UnitTiling::wide, UnitTiling::warpgroup})
     CHECK(product_of(in, tiling) == all);
   for (const auto& [first, count] : {std::pair<int64_t, int64_t>{0, 1}, {m - 1, 1}, {2, 5}, {m / 2, m - m / 2}}) {
     const std::vector<unsigned char> part = product_of(rows_of(in, first, count), UnitTiling::automatic);
@@ -100,6 +100,11 @@ TEST_CASE("matmul_units: what matrix units lack is refused") {
   CHECK_THROWS_WITH(emulated::matmul_units(args_of(DType::f32, DType::f32, 0)),
                     "matmul_units: bf16 or fp16 rows by rows of the same type or by weights that are exact in it, "
                     "k_tile a multiple of 16");
+  MatmulArgs args = args_of(DType::bf16, DType::bf16, 32);
+  args.c = {&args, DType::f32, 1, 1, 1};
+  args.a.rows = args.b.rows = args.a.cols = args.b.cols = 1;
+  CHECK_THROWS_WITH(emulated::matmul_units(args, UnitTiling::warpgroup),
+                    "matmul_units: on warpgroups k_tile is a multiple of 64");
   const uint8_t code = 0;
   for (const Quantization& how : kPackedForms) {
     MatmulArgs args = args_of(DType::bf16, DType::f32, 0);

@@ -1,0 +1,97 @@
+// wgmma as kernels/cuda/warpgroup.h states it, against the PTX ISA's documented layouts: descriptors bit by bit, the
+// swizzle, and a product of a warpgroup from operands placed one element at a time.
+#include "kernels/cuda/warpgroup.h"
+
+#include <catch2/catch.hpp>
+#include <vector>
+
+#include "kernels/cuda/unit_tiles.h"
+#include "kernels/device_memory.h"
+#include "tests/kernels/values.h"
+
+namespace motley::kernels::emulated {
+namespace {
+
+constexpr int kRows = 128, kDepth = 64;  // of B, a block of 128 bytes to a row
+
+/// a [64, 64], b [128, 64], c [64, 128]: four steps of 16.
+GPU_KERNEL void warpgroup_kernel(const bf16* a, const bf16* b, float* c) {
+  GPU_DYNAMIC_SHARED(unaligned);
+  unsigned char* const memory = swizzle_aligned(unaligned);
+  for (int i = thread(); i < kRows * kDepth; i += threads()) {
+    const int row = i / kDepth, k = i % kDepth, chunk = k / 8 ^ row % 8;
+    reinterpret_cast<bf16*>(memory + row / 8 * 1024 + row % 8 * 128 + chunk * 16)[k % 8] = b[i];
+  }
+  barrier();
+  const int warp = thread() / kWarp, g = thread() % kWarp / 4, t = thread() % 4;
+  float sums[16][4] = {};
+  for (int step = 0; step < 4; ++step) {
+    uint32_t x[4] = {};
+    for (int j = 0; j < 4; ++j)
+      for (int e = 0; e < 2; ++e)
+        x[j] |= uint32_t{a[(16 * warp + g + 8 * (j % 2)) * kDepth + 16 * step + 2 * t + e + 8 * (j / 2)].bits}
+                << 16 * e;
+    multiply_warpgroup<Operand::bf16>(sums, x, advanced(swizzled_descriptor(shared_address(memory)), 16 * step));
+  }
+  for (int j = 0; j < 16; ++j)
+    for (int e = 0; e < 4; ++e) c[(16 * warp + g + e / 2 * 8) * kRows + 8 * j + 2 * t + e % 2] = sums[j][e];
+}
+GPU_KERNEL void beyond_kernel(int) {
+  GPU_DYNAMIC_SHARED(memory);
+  float sums[1][4] = {};
+  multiply_warpgroup<Operand::bf16>(sums, {}, swizzled_descriptor(shared_address(memory) + 4096));
+}
+
+}  // namespace
+
+TEST_CASE("a matrix descriptor has the PTX ISA's fields") {
+  const auto field = [](uint64_t descriptor, int low, int high) {
+    return descriptor >> low & ((uint64_t{1} << (high - low + 1)) - 1);
+  };
+  for (const uint32_t address : {0u, 0x400u, 0x18c00u, 0x3fc00u}) {
+    const uint64_t d = swizzled_descriptor(address);
+    CHECK(field(d, 0, 13) == address / 16);
+    CHECK(field(d, 14, 15) == 0);
+    CHECK(field(d, 32, 45) == 1024 / 16);  // from eight rows to the next
+    CHECK(field(d, 46, 61) == 0);          // the pattern begins at a multiple of 1024
+    CHECK(field(d, 62, 63) == 1);          // 128 bytes
+    CHECK(advanced(d, 48) == d + 6);       // 48 columns of two bytes
+  }
+  CHECK(swizzled_descriptor(0x2400) == 0x4000004000010240u);
+}
+
+TEST_CASE("a tile of 64 columns is swizzled as wgmma reads it") {
+  using Tile = UnitTile<kRows, kDepth>;
+  const uint32_t base = 0x800;
+  for (int row = 0; row < kRows; ++row)
+    for (int k = 0; k < kDepth; k += 8)
+      REQUIRE(described_address(advanced(swizzled_descriptor(base), k / 16 * 16), row, k % 16) ==
+              base + static_cast<uint32_t>(Tile::deep_at(row, k / 8)));
+}
+
+TEST_CASE("multiply_warpgroup is a product") {
+  const auto a = values<bf16>(64 * kDepth, 1), b = values<bf16>(kRows * kDepth, 2);
+  std::vector<float> c(64 * kRows);
+  for (const uint64_t order : {0, 1}) {
+    emulator::set_order(order);
+    launch({"warpgroup", 1, 128, kRows * 128 + 1024}, warpgroup_kernel, a.data(), b.data(), c.data());
+    for (int i = 0; i < 64 * kRows; ++i) {
+      double want = 0, size = 0;
+      for (int k = 0; k < kDepth; ++k) {
+        const double term = static_cast<double>(static_cast<float>(a[static_cast<size_t>(i / kRows * kDepth + k)])) *
+                            static_cast<float>(b[static_cast<size_t>(i % kRows * kDepth + k)]);
+        want += term;
+        size += std::fabs(term);
+      }
+      REQUIRE(std::fabs(c[static_cast<size_t>(i)] - want) <= 5 * 0x1p-19 * size);
+    }
+  }
+  emulator::set_order(0);
+  CHECK_THROWS_WITH(launch({"beyond", 1, 32, 4096}, beyond_kernel, 0), Catch::Contains("outside shared memory"));
+}
+
+TEST_CASE("wide products move to warpgroups where these have the bits of mma.sync, as the emulated ones have") {
+  CHECK(warpgroup_refusal() == "");
+}
+
+}  // namespace motley::kernels::emulated
