@@ -9,7 +9,6 @@
 #include "app/experiment_toml.h"
 #include "app/schema.h"
 #include "kernels/device_memory.h"
-#include "kernels/quantized_rows.h"
 
 namespace motley::app {
 namespace {
@@ -292,20 +291,6 @@ void require_device(const std::string& name, const std::string& key, const KeyPo
                    "\"cpu\" is everywhere; `motley doctor` says what this machine has");
 }
 
-/// Some profiles' kernels are the CPU's alone.
-void check_kernels(const Experiment& e, const KeyPositions& keys) {
-  const auto check = [&](const kernels::NumericProfile& profile, const std::string& device, const std::string& key) {
-    if (kernels::parse_device(device).kind == kernels::DeviceKind::cpu) return;
-    const std::string why = kernels::refusal_on_devices(profile);
-    if (why.empty()) return;
-    throw InputError(keys.of(key), fmt::format("{} = \"{}\" with profile {}: {}", key, device, profile.name, why),
-                     "allowed is \"cpu\", or another profile");
-  };
-  for (size_t i = 0; i < e.samplers.size(); ++i)
-    check(e.group_profile(e.samplers[i]), e.samplers[i].device, fmt::format("samplers.{}.device", i));
-  for (const std::string& name : e.eval.profiles) check(*kernels::find_profile(name), e.eval.device, "eval.device");
-}
-
 }  // namespace
 
 void resolve_experiment(Experiment& e, const KeyPositions& keys) {
@@ -335,7 +320,6 @@ void check_experiment(const Experiment& experiment, const KeyPositions& keys) {
   check_kl(experiment, keys);
   check_fleet(experiment, keys);
   check_eval(experiment, keys);
-  check_kernels(experiment, keys);
   check_schedule(experiment, keys);
   check_data(experiment, keys);
 }

@@ -1,6 +1,7 @@
 #include "kernels/product_body.h"
 
 #include "kernels/device_buffer.h"
+#include "kernels/hopper_fp8.h"
 #include "kernels/quantized_rows.h"
 #include "kernels/vendor.h"
 
@@ -11,9 +12,9 @@ DType unit_rows(const NumericProfile& profile) {
 }
 
 ProductBody product_body(const NumericProfile& profile, const Device& device) {
+  if (profile.accumulation == Accumulation::hopper_fp8) return ProductBody::hopper_fp8;
   if (device.kind == DeviceKind::cpu || (profile.invariant && profile.hardware.empty())) return ProductBody::chain;
-  if (profile.activation.format == Format::fp32 || profile.accumulation != Accumulation::fp32)
-    return ProductBody::chain;
+  if (profile.activation.format == Format::fp32) return ProductBody::chain;
   const uint8_t weights = 0;  // there are some
   MatmulArgs args;
   args.a.dtype = unit_rows(profile);
@@ -26,7 +27,17 @@ ProductBody product_body(const NumericProfile& profile, const Device& device) {
 }
 
 const char* product_body_name(ProductBody body) {
-  return body == ProductBody::chain ? "chain" : body == ProductBody::vendor ? "vendor" : "matrix units";
+  switch (body) {
+    case ProductBody::chain:
+      return "chain";
+    case ProductBody::matrix_units:
+      return "matrix units";
+    case ProductBody::vendor:
+      return "vendor";
+    case ProductBody::hopper_fp8:
+      return "modelled accumulation";
+  }
+  return "?";
 }
 
 void compute_product(ProductBody body, const Device& device, const MatmulArgs& args) {
@@ -38,9 +49,11 @@ void compute_product(ProductBody body, const Device& device, const MatmulArgs& a
   }
   if (body == ProductBody::chain) {
     MOTLEY_DISPATCH(device, matmul, args);
-    return;
+  } else if (body == ProductBody::hopper_fp8) {
+    MOTLEY_DISPATCH(device, hopper_fp8_product, args);
+  } else {
+    device.kind == DeviceKind::cuda ? cuda::matmul_units(args) : emulated::matmul_units(args);
   }
-  device.kind == DeviceKind::cuda ? cuda::matmul_units(args) : emulated::matmul_units(args);
 }
 
 }  // namespace motley::kernels

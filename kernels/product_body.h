@@ -13,11 +13,12 @@ enum class ProductBody : uint8_t {
   chain,         // matmul: the CPU's bits
   matrix_units,  // matmul_units: bits of its own, within its bound
   vendor,        // of plain operands: cuBLASLt, where it is and takes them
+  hopper_fp8,    // hopper_fp8_product, a model of an accumulation: the CPU's bits
 };
 
-/// Plain profiles promise the CPU's bits on every device: chain. Profiles that stand for an accelerator, and those with
-/// vendor kernels, use matrix units on a device where these compute the profile's operands exactly; on the CPU, and
-/// with fp32 operands, fp16 rows by mx weights or a modelled accumulation: chain.
+/// A modelled accumulation: its model. Plain profiles promise the CPU's bits on every device: chain. Profiles that
+/// stand for an accelerator, and those with vendor kernels, use matrix units on a device where these compute the
+/// profile's operands exactly; on the CPU, and with fp32 operands or fp16 rows by mx weights: chain.
 ProductBody product_body(const NumericProfile& profile, const Device& device);
 const char* product_body_name(ProductBody body);
 

@@ -32,7 +32,7 @@ struct Quantization {
 /// How products are summed.
 enum class Accumulation : uint8_t {
   fp32,        // one chain of fused multiply-adds, or tiles of them
-  hopper_fp8,  // 14 bits, as Hopper's fp8 tensor cores (kernels/cpu/hopper_fp8.h); tiles are summed in fp32
+  hopper_fp8,  // 14 bits, as Hopper's fp8 tensor cores (kernels/hopper_fp8.h); tiles are summed in fp32
 };
 
 struct NumericProfile {

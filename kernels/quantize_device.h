@@ -8,7 +8,7 @@ namespace motley::kernels {
 
 struct QuantizeArgs {
   uint8_t* codes;        // [rows, row bytes], the layout of QuantizedMatrix::codes
-  uint8_t* block_codes;  // nv16: e4m3 [rows, ceil(cols/16)]; else unused
+  uint8_t* block_codes;  // nv16: e4m3 [rows, ceil(cols/16)]; mx32: ue8m0 [rows, ceil(cols/32)]; else unused
   float* scales;         // as QuantizedMatrix::scales
   const float* values;   // [rows, cols]
   int64_t rows, cols;
@@ -23,9 +23,8 @@ struct QuantizeActivationsArgs {
   Quantization how;
 };
 
-/// The kinds that exist on every device: e4m3 and e5m2 with fp32 scales, and NVFP4. Others are the CPU's alone.
-bool on_every_device(const Quantization& how);
-
+// Both throw std::invalid_argument for what check_quantization and check_activation refuse; `quantize` on devices other
+// than the CPU also for Scaling::none, which is a cast (`convert`).
 namespace cpu {
 void quantize(const QuantizeArgs& args);
 void quantize_activations(const QuantizeActivationsArgs& args);

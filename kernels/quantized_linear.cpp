@@ -4,7 +4,7 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "kernels/cpu/hopper_fp8.h"
+#include "kernels/hopper_fp8.h"
 #include "kernels/philox.h"
 #include "kernels/quantize.h"
 
@@ -40,7 +40,7 @@ void check_accumulation(const NumericProfile& profile) {
   const auto fp8 = [](const Quantization& how) {
     return (how.format == Format::e4m3 || how.format == Format::e5m2) && how.scaling != Scaling::mx32;
   };
-  if (!fp8(profile.weight) || !fp8(profile.activation) || profile.k_tile % cpu::kHopperStep != 0) {
+  if (!fp8(profile.weight) || !fp8(profile.activation) || profile.k_tile % kHopperStep != 0) {
     throw std::invalid_argument(
         "QuantizedLinear: the accumulation of Hopper's fp8 units takes e4m3 or e5m2 operands without mx scales, and a "
         "reduction tile of whole steps of 32");
@@ -55,9 +55,6 @@ QuantizedLinear::QuantizedLinear(std::span<const float> weights, int64_t outputs
   if (profile.output == DType::f64) throw std::invalid_argument("QuantizedLinear: no fp64 output");
   check_activation(profile.activation);
   check_accumulation(profile);
-  if (const std::string why = refusal_on_devices(profile); device.kind != DeviceKind::cpu && !why.empty())
-    throw std::invalid_argument("QuantizedLinear: no profile " + profile.name + " on " + device_name(device) + ": " +
-                                why);
   QuantizedMatrix weight = quantize(weights, outputs, inputs, profile.weight, shared_amax);
   fingerprint_ = fingerprint_of(weight);
   packed_ = {pack(weight), device};
@@ -113,7 +110,6 @@ void QuantizedLinear::forward(const QuantizedRows& x, void* y, const LinearEpilo
   if (epilogue.gate != nullptr) args.gate = row_major(epilogue.gate, profile_.output, values.rows, outputs_);
   if (epilogue.residual != nullptr)
     args.residual = row_major(epilogue.residual, profile_.output, values.rows, outputs_);
-  if (profile_.accumulation == Accumulation::hopper_fp8) return cpu::hopper_fp8_product(args);
   compute_product(body_, packed_.device(), args);
 }
 

@@ -24,12 +24,12 @@ class QuantizedLinear {
  public:
   /// weights: fp32 masters [outputs, inputs], row-major. Weight format fp32, bf16 or fp16 with Scaling::none is a plain
   /// cast. Products run on `device`. Throws std::invalid_argument for a profile that cannot be computed (fp64 output,
-  /// scales across tokens, an accumulation that its formats do not have), or not there (refusal_on_devices).
+  /// scales across tokens, an accumulation that its formats do not have).
   QuantizedLinear(std::span<const float> weights, int64_t outputs, int64_t inputs, const NumericProfile& profile,
                   float shared_amax = 0.0f, const Device& device = {});
   /// y[rows, outputs] = x W^T, of the profile's output type, for rows assigned with this profile (or one that agrees in
   /// activations, block scales and the product's body) on this device; others are refused. A row's result depends on
-  /// that row alone; it has the CPU's bits where product_body names the chain.
+  /// that row alone; it has the CPU's bits but on matrix units.
   void forward(const QuantizedRows& x, void* y, const LinearEpilogue& epilogue = {}) const;
   /// The same for x[rows, inputs] of the output type.
   void forward(const void* x, int64_t rows, void* y) const;

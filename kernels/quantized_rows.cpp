@@ -27,15 +27,6 @@ bool sums_by_blocks(const NumericProfile& profile) {
          profile.activation.scaling == Scaling::block1x128;
 }
 
-std::string refusal_on_devices(const NumericProfile& profile) {
-  if (profile.accumulation != Accumulation::fp32)
-    return "the accumulation of Hopper's fp8 units is modelled on the CPU alone";
-  if (!plain(profile.activation) && !on_every_device(profile.activation))
-    return "activations in " + std::string(format_name(profile.activation.format)) +
-           " with these scales are quantized on the CPU alone";
-  return {};
-}
-
 bool QuantizedRows::Room::hold(const Device& device, int64_t count, int64_t element_bytes) {
   const int64_t wanted = count * element_bytes;
   if (memory_ && bytes_ >= wanted && device_ == device) return false;
@@ -107,12 +98,8 @@ void QuantizedRows::assign_on_device(const void* x, const NumericProfile& profil
   floats_.hold(device_, count, sizeof(float));
   float* values = floats_.floats();
   MOTLEY_RUN(device_, convert, values, DType::f32, x, profile.output, count);
-  if (plain(activation_)) {
-    MOTLEY_RUN(device_, round_values<float>, values, values, activation_.format, 1.0, count);
-  } else {
-    const QuantizeActivationsArgs args{values, factors_.floats(), block_scales_.floats(), rows_, cols_, activation_};
-    MOTLEY_RUN(device_, quantize_activations, args);
-  }
+  const QuantizeActivationsArgs args{values, factors_.floats(), block_scales_.floats(), rows_, cols_, activation_};
+  MOTLEY_RUN(device_, quantize_activations, args);
   if (!units) return read_from(floats_, DType::f32);
   MOTLEY_RUN(device_, convert, halves_.data(), halves, values, DType::f32, count);
   read_from(halves_, halves);

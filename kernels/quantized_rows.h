@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "kernels/device_buffer.h"
@@ -17,7 +16,6 @@ class QuantizedRows {
  public:
   /// x [rows, cols] of the profile's output type. Where that type already has the activation format, x itself is used,
   /// and must live as long as these rows are. A row's values depend on that row alone.
-  /// On a device other than the CPU for profiles that it computes (refusal_on_devices).
   void assign(const void* x, int64_t rows, int64_t cols, const NumericProfile& profile, const Device& device = {});
   const Device& device() const { return device_; }
   /// The product that reads them.
@@ -65,9 +63,6 @@ class QuantizedRows {
   bool has_factors_ = false, has_block_scales_ = false, own_block_scales_ = false;
   Room floats_, halves_, factors_, block_scales_, ones_;
 };
-
-/// Why linear layers of a profile can be computed on the CPU alone; empty: other devices have all that it takes.
-std::string refusal_on_devices(const NumericProfile& profile);
 
 /// Whether the profile's products sum by 128 inputs, each partial sum times an fp32 scale of its own.
 bool sums_by_blocks(const NumericProfile& profile);

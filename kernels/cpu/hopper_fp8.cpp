@@ -1,4 +1,4 @@
-#include "kernels/cpu/hopper_fp8.h"
+#include "kernels/hopper_fp8.h"
 
 #include <algorithm>
 #include <functional>

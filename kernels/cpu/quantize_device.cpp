@@ -5,16 +5,7 @@
 #include "kernels/parallel.h"
 #include "kernels/quantize.h"
 
-namespace motley::kernels {
-
-bool on_every_device(const Quantization& how) {
-  if (how.scaling == Scaling::nv16) return how.format == Format::e2m1;
-  return (how.format == Format::e4m3 || how.format == Format::e5m2) &&
-         (how.scaling == Scaling::tensor || how.scaling == Scaling::channel || how.scaling == Scaling::block1x128 ||
-          how.scaling == Scaling::block128x128);
-}
-
-namespace cpu {
+namespace motley::kernels::cpu {
 
 void quantize(const QuantizeArgs& args) {
   const size_t count = static_cast<size_t>(args.rows * args.cols);
@@ -25,6 +16,7 @@ void quantize(const QuantizeArgs& args) {
 }
 
 void quantize_activations(const QuantizeActivationsArgs& args) {
+  check_activation(args.how);
   const int64_t cols = args.cols, blocks = (cols + 127) / 128;
   const bool blocked = args.how.scaling == Scaling::block1x128;
   parallel_for(args.rows, 1 + (int64_t{1} << 14) / (cols + 1), [&](int64_t begin, int64_t end) {
@@ -35,5 +27,4 @@ void quantize_activations(const QuantizeActivationsArgs& args) {
   });
 }
 
-}  // namespace cpu
-}  // namespace motley::kernels
+}  // namespace motley::kernels::cpu

@@ -7,6 +7,7 @@
 #include "kernels/device_memory.h"
 #include "kernels/finish.h"
 #include "kernels/head.h"
+#include "kernels/hopper_fp8.h"
 #include "kernels/matmul.h"
 #include "kernels/matmul_grouped.h"
 #include "kernels/norm.h"
@@ -61,6 +62,7 @@ void* allocate_at_once(size_t) { absent(); }
 void matmul(const MatmulArgs&) { absent(); }
 void finish_sums(const MatmulArgs&, const float*) { absent(); }
 void matmul_units(const MatmulArgs&, UnitTiling) { absent(); }
+void hopper_fp8_product(const MatmulArgs&) { absent(); }
 std::string cublaslt_library() { return "no cuBLASLt (not in this build)"; }
 bool vendor_matmul(const MatmulArgs&) { return false; }
 void matmul_grouped(const GroupedMatmulArgs&) { absent(); }

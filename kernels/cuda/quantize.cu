@@ -2,6 +2,7 @@
 
 #include "kernels/cuda/gpu.h"
 #include "kernels/cuda/lanes.h"
+#include "kernels/quantize.h"
 #include "kernels/quantize_block.h"
 #include "kernels/quantize_device.h"
 
@@ -60,11 +61,23 @@ GPU_DEVICE Region region_of(const Regions& regions, int64_t rows, int64_t cols) 
           cols - col < regions.cols ? cols - col : regions.cols};
 }
 
+/// The codes of x[count] / scale, shared by the threads of the block; e2m1 in whole bytes.
+template <Format F>
+GPU_DEVICE void store_codes(uint8_t* codes, const float* x, int64_t count, float scale) {
+  if constexpr (F == Format::e2m1) {
+    for (int64_t c = 2 * thread(); c < count; c += 2 * threads()) {
+      const uint32_t low = encode<F>(x[c] / scale), high = c + 1 < count ? encode<F>(x[c + 1] / scale) : 0;
+      codes[c / 2] = static_cast<uint8_t>(low | high << 4);
+    }
+  } else {
+    for (int64_t c = thread(); c < count; c += threads()) codes[c] = static_cast<uint8_t>(encode<F>(x[c] / scale));
+  }
+}
+
 template <Format F>
 GPU_KERNEL void quantize_kernel(QuantizeArgs a, Regions regions) {
   const Region region = region_of(regions, a.rows, a.cols);
   const float* x = a.values + region.row * a.cols + region.col;
-  uint8_t* codes = a.codes + region.row * a.cols + region.col;
   float scale;
   if (a.how.scaling == Scaling::tensor) {
     scale = a.scales[0];
@@ -72,9 +85,10 @@ GPU_KERNEL void quantize_kernel(QuantizeArgs a, Regions regions) {
     scale = fp32_scale(region_amax(x, region.rows, region.cols, a.cols), F);
     if (thread() == 0 && (region.cols > 0 || a.how.scaling == Scaling::channel)) a.scales[block()] = scale;
   }
+  constexpr int kPerByte = F == Format::e2m1 ? 2 : 1;  // a region begins in a whole byte
+  const int64_t row_bytes = pieces(a.cols, kPerByte);
   for (int64_t r = 0; r < region.rows; ++r)
-    for (int64_t c = thread(); c < region.cols; c += threads())
-      codes[r * a.cols + c] = static_cast<uint8_t>(encode<F>(x[r * a.cols + c] / scale));
+    store_codes<F>(a.codes + (region.row + r) * row_bytes + region.col / kPerByte, x + r * a.cols, region.cols, scale);
 }
 
 /// Block `index` of a row of 16-blocks, zeros beyond the row.
@@ -102,11 +116,57 @@ GPU_KERNEL void nv_quantize_kernel(QuantizeArgs a) {
   }
 }
 
+/// A block of 32 values per warp: its scale, and the value of a lane times its inverse, which is exact.
+template <Format F>
+class MxBlock {
+ public:
+  GPU_DEVICE MxBlock(const float* values, int64_t rows, int64_t cols) {
+    const int64_t across = pieces(cols, kMxBlock), warps = threads() / kWarp;
+    index = block() * warps + thread() / kWarp;
+    row = index / across;
+    col = index % across * kMxBlock + thread() % kWarp;
+    there = row < rows;
+    inside = there && col < cols;
+    x = inside ? values[row * cols + col] : 0.0f;
+    BlockRange range = block_range(&x, 1);
+    range.has_nan = any_of_warp(range.has_nan);
+    for (int mask = kWarp / 2; mask > 0; mask /= 2) {
+      const float other = shuffle_xor(range.amax, mask);
+      range.amax = other > range.amax ? other : range.amax;
+    }
+    scale = mx_scale(range, F);  // 0xff is NaN
+    x = scale == 0xff ? ue8m0_to_float(scale) : x * ue8m0_to_float(static_cast<uint8_t>(254 - scale));
+  }
+  int64_t index, row, col;
+  float x;
+  uint8_t scale;
+  bool there, inside;  // the block, and this lane's value
+};
+int64_t mx_launches(int64_t rows, int64_t cols) { return pieces(rows * pieces(cols, kMxBlock), kThreads / kWarp); }
+
+template <Format F>
+GPU_KERNEL void mx_quantize_kernel(QuantizeArgs a) {
+  const MxBlock<F> b(a.values, a.rows, a.cols);
+  if (b.there && thread() % kWarp == 0) a.block_codes[b.index] = b.scale;
+  uint32_t code = b.inside && b.scale != 0xff ? encode<F>(b.x) : 0;
+  constexpr int kPerByte = F == Format::e2m1 ? 2 : 1;
+  if constexpr (kPerByte == 2) code |= shuffle_xor(code, 1) << 4;  // of use to even columns
+  if (b.inside && b.col % kPerByte == 0)
+    a.codes[b.row * pieces(a.cols, kPerByte) + b.col / kPerByte] = static_cast<uint8_t>(code);
+}
+template <Format F>
+GPU_KERNEL void mx_quantize_activations_kernel(QuantizeActivationsArgs a) {
+  const MxBlock<F> b(a.x, a.rows, a.cols);
+  if (b.inside) a.x[b.row * a.cols + b.col] = rounded<F>(b.x) * ue8m0_to_float(b.scale);
+  if (b.inside && b.col == 0) a.factors[b.row] = 1.0f;
+}
+
 template <Format F>
 GPU_KERNEL void quantize_activations_kernel(QuantizeActivationsArgs a, Regions regions) {
   const Region region = region_of(regions, a.rows, a.cols);
   float* x = a.x + region.row * a.cols + region.col;
-  const float scale = fp32_scale(region_amax(x, 1, region.cols, a.cols), F);
+  const bool unscaled = a.how.scaling == Scaling::none || a.how.scaling == Scaling::mx32;  // or a row of no mx blocks
+  const float scale = unscaled ? 1.0f : fp32_scale(region_amax(x, 1, region.cols, a.cols), F);
   const bool blocked = a.how.scaling == Scaling::block1x128;
   if (thread() == 0) {
     if (blocked && region.cols > 0) a.block_scales[block()] = scale;
@@ -157,14 +217,19 @@ int64_t region_count(const Regions& regions, const Quantization& how, int64_t ro
   return pieces(rows, regions.rows) * across;
 }
 
-void require(const Quantization& how) {
-  if (!on_every_device(how)) throw std::invalid_argument("quantize: this format and scaling exist on the CPU alone");
+/// Calls body<F>() for a format that quantizers round to.
+template <class Body>
+void visit_small_format(Format format, const Body& body) {
+  if (format == Format::e4m3) return body.template operator()<Format::e4m3>();
+  if (format == Format::e5m2) return body.template operator()<Format::e5m2>();
+  body.template operator()<Format::e2m1>();
 }
 
 }  // namespace
 
 void quantize(const QuantizeArgs& args) {
-  require(args.how);
+  check_quantization(args.how);
+  if (args.how.scaling == Scaling::none) throw std::invalid_argument("quantize: a plain cast is convert's");
   const bool one_scale = args.how.scaling == Scaling::tensor || args.how.scaling == Scaling::nv16;
   if (one_scale) set_tensor_scale(args);
   if (args.how.scaling == Scaling::nv16) {
@@ -173,29 +238,41 @@ void quantize(const QuantizeArgs& args) {
     return;
   }
   const Regions regions = regions_of(args.how, args.cols);
-  const Launch shape{"quantize", region_count(regions, args.how, args.rows, args.cols), kThreads};
-  if (args.how.format == Format::e4m3)
-    launch(shape, quantize_kernel<Format::e4m3>, args, regions);
-  else
-    launch(shape, quantize_kernel<Format::e5m2>, args, regions);
+  visit_small_format(args.how.format, [&]<Format F>() {
+    if (args.how.scaling == Scaling::mx32)
+      launch({"mx_quantize", mx_launches(args.rows, args.cols), kThreads}, mx_quantize_kernel<F>, args);
+    else
+      launch({"quantize", region_count(regions, args.how, args.rows, args.cols), kThreads}, quantize_kernel<F>, args,
+             regions);
+  });
 }
 
 void quantize_activations(const QuantizeActivationsArgs& args) {
-  require(args.how);
-  if (args.how.scaling == Scaling::block128x128)
-    throw std::invalid_argument("quantize: 128x128 blocks of activations would mix tokens");
-  if (args.how.scaling == Scaling::nv16) {
+  check_activation(args.how);
+  const Scaling scaling = args.how.scaling;
+  if (scaling == Scaling::nv16) {
     launch({"nv_quantize_activations", args.rows, kThreads}, nv_quantize_activations_kernel, args);
     return;
   }
-  const Quantization how{args.how.format,
-                         args.how.scaling == Scaling::block1x128 ? Scaling::block1x128 : Scaling::channel};
+  if (scaling == Scaling::mx32 && args.cols > 0) {
+    visit_small_format(args.how.format, [&]<Format F>() {
+      launch({"mx_quantize_activations", mx_launches(args.rows, args.cols), kThreads},
+             mx_quantize_activations_kernel<F>, args);
+    });
+    return;
+  }
+  const Quantization how{args.how.format, scaling == Scaling::block1x128 ? scaling : Scaling::channel};
   const Regions regions = regions_of(how, args.cols);
   const Launch shape{"quantize_activations", region_count(regions, how, args.rows, args.cols), kThreads};
-  if (args.how.format == Format::e4m3)
-    launch(shape, quantize_activations_kernel<Format::e4m3>, args, regions);
+  const auto round_to = [&]<Format F>() { launch(shape, quantize_activations_kernel<F>, args, regions); };
+  if (args.how.format == Format::fp32)
+    round_to.template operator()<Format::fp32>();
+  else if (args.how.format == Format::bf16)
+    round_to.template operator()<Format::bf16>();
+  else if (args.how.format == Format::fp16)
+    round_to.template operator()<Format::fp16>();
   else
-    launch(shape, quantize_activations_kernel<Format::e5m2>, args, regions);
+    visit_small_format(args.how.format, round_to);
 }
 
 }  // namespace motley::kernels::GPU_NAMESPACE

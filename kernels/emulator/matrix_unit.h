@@ -2,7 +2,7 @@
 // find exact products, aligned to the largest and truncated, summed without rounding in between, and a result that is
 // truncated, with widths that differ by architecture (Fasi, Higham, Mikaitis and Pranesh 2021, PeerJ Computer Science
 // 7:e330; MMA-Sim, arXiv:2511.10909; Khattak and Mikaitis, arXiv:2512.07004). Chosen here is one step over the whole
-// depth of an instruction; for 8-bit operands it is the step of kernels/cpu/hopper_fp8.h.
+// depth of an instruction; for 8-bit operands it is the step of kernels/hopper_fp8.h.
 #pragma once
 
 #include <cstdint>

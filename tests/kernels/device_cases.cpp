@@ -40,6 +40,7 @@ std::vector<DeviceCase> device_cases() {
   add_finish_cases(cases);
   add_matmul_cases(cases);
   add_matmul_units_cases(cases);
+  add_hopper_cases(cases);
   add_grouped_cases(cases);
   add_pointwise_cases(cases);
   add_convert_cases(cases);

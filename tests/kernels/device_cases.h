@@ -45,6 +45,7 @@ void add_finish_cases(std::vector<DeviceCase>& cases);
 void add_head_cases(std::vector<DeviceCase>& cases);
 void add_matmul_cases(std::vector<DeviceCase>& cases);
 void add_matmul_units_cases(std::vector<DeviceCase>& cases);
+void add_hopper_cases(std::vector<DeviceCase>& cases);
 void add_grouped_cases(std::vector<DeviceCase>& cases);
 void add_pointwise_cases(std::vector<DeviceCase>& cases);
 void add_convert_cases(std::vector<DeviceCase>& cases);

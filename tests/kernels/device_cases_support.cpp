@@ -78,8 +78,10 @@ std::string support_page(const std::string& source_folder) {
     page << "| " << row.kernel << " | " << row.header << " | " << mark(row.cpu) << " | " << mark(row.emulated) << " | "
          << mark(row.cuda) << " |\n";
   page << "\nWhat computes the products of a profile's linear layers on a GPU and on `emulated` "
-          "(`kernels/product_body.h`):\n`matmul`, a chain with the CPU's bits, or `matmul_units` on matrix units, with "
-          "bits of its own.\n\n| profile | products |\n|---|---|\n";
+          "(`kernels/product_body.h`):\n`matmul`, a chain with the CPU's bits; `matmul_units` on matrix units, with "
+          "bits "
+          "of its own; or the model of Hopper's\naccumulation, `hopper_fp8_product`, with the CPU's bits.\n\n"
+          "| profile | products |\n|---|---|\n";
   for (const NumericProfile& profile : profiles())
     page << "| " << profile.name << " | " << product_body_name(product_body(profile, {DeviceKind::cuda, 0})) << " |\n";
   page << "\nCases of the kernels on devices, by type, and what the emulated and the CUDA body must give in each: the "

@@ -116,8 +116,10 @@ TEST_CASE("the comparison of outputs sees a bit, and no more") {
 }
 
 TEST_CASE("what has no body on a device is refused") {
-  const QuantizeArgs weights{nullptr, nullptr, nullptr, nullptr, 0, 0, {Format::e4m3, Scaling::mx32}, 0.0f};
-  CHECK_THROWS_WITH(emulated::quantize(weights), "quantize: this format and scaling exist on the CPU alone");
+  QuantizeArgs weights{nullptr, nullptr, nullptr, nullptr, 0, 0, {Format::e4m3, Scaling::none}, 0.0f};
+  CHECK_THROWS_WITH(emulated::quantize(weights), "quantize: a plain cast is convert's");
+  weights.how = {Format::bf16, Scaling::channel};
+  CHECK_THROWS_WITH(emulated::quantize(weights), "quantize: scales are for e4m3, e5m2 and e2m1, not bf16");
   const QuantizeActivationsArgs rows{nullptr, nullptr, nullptr, 0, 0, {Format::e4m3, Scaling::block128x128}};
   CHECK_THROWS_WITH(emulated::quantize_activations(rows), "quantize: 128x128 blocks of activations would mix tokens");
 }

@@ -1,4 +1,4 @@
-#include "kernels/cpu/hopper_fp8.h"
+#include "kernels/hopper_fp8.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -74,7 +74,7 @@ std::vector<float> product(const Operands& o, int64_t k_tile) {
   return c;
 }
 
-/// The model in integers: what kernels/cpu/hopper_fp8.h says, word by word.
+/// The model in integers: what kernels/hopper_fp8.h says, word by word.
 double reference_step(const float* a, const float* b, int64_t count, double accumulator) {
   int exponent = accumulator == 0 ? -100 : std::ilogb(accumulator);
   for (int64_t k = 0; k < count; ++k)

@@ -126,8 +126,9 @@ TEST_CASE("matmul_units: profiles that stand for an accelerator use it on a devi
     CHECK(body(name, kEmulated) == ProductBody::matrix_units);
     CHECK(body(name, {}) == ProductBody::chain);
   }
-  for (const char* name : {"fp32", "bf16", "fp16", "fp8", "mxfp4", "h100-fp8-accumulate14"})
-    CHECK(body(name, gpu) == ProductBody::chain);
+  for (const char* name : {"fp32", "bf16", "fp16", "fp8", "mxfp4"}) CHECK(body(name, gpu) == ProductBody::chain);
+  for (const Device& device : {gpu, kEmulated, Device{}})
+    CHECK(body("h100-fp8-accumulate14", device) == ProductBody::hopper_fp8);
   NumericProfile vendor = *find_profile("bf16");
   vendor.invariant = false;
   CHECK(product_body(vendor, gpu) == ProductBody::matrix_units);

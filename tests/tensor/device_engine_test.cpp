@@ -4,7 +4,6 @@
 #include <set>
 
 #include "kernels/product_body.h"
-#include "kernels/quantized_rows.h"
 #include "tests/tensor/engine_fixture.h"
 
 namespace motley {
@@ -20,11 +19,6 @@ TEST_CASE("profiles that use no matrix units have the CPU's bits on the other de
   for (const kernels::NumericProfile& profile : kernels::profiles()) {
     INFO(profile.name);
     if (!known.insert(describe(profile)).second || enough(compared)) continue;
-    if (!kernels::refusal_on_devices(profile).empty()) {
-      CHECK_THROWS_WITH(sampler_weights(model, profile, 1, there),
-                        Catch::Contains(profile.name) && Catch::Contains("on " + kernels::device_name(there)));
-      continue;
-    }
     if (product_body(profile, there) == kernels::ProductBody::matrix_units) continue;
     ++compared;
     const auto here = sampler_weights(model, profile), other = sampler_weights(model, profile, 1, there);
@@ -35,7 +29,7 @@ TEST_CASE("profiles that use no matrix units have the CPU's bits on the other de
     for (GenerateRequest& request : requests) request.max_new_tokens = 2;
     CHECK(generate(other, limits, requests) == generate(here, limits, requests));
   }
-  CHECK((compared >= 6 || enough(compared)));
+  CHECK((compared >= 9 || enough(compared)));
 }
 
 TEST_CASE("profiles on matrix units score what they drew, in any batch, and stay near the CPU", "[device]") {
