@@ -10,6 +10,7 @@
 #include "actors/checkpoint.h"
 #include "actors/run.h"
 #include "app/commands.h"
+#include "app/devices.h"
 #include "app/input_error.h"
 #include "envs/environment.h"
 
@@ -59,6 +60,10 @@ void add_run(CLI::App& app, CommandLine& line) {
   command->callback([&line] { line.command = [&line] { return run_command(line.run); }; });
 }
 
+void add_device(CLI::App* command, std::string& device, const char* text) {
+  command->add_option("--device", device, std::string(text) + ": " + kDeviceForm)->capture_default_str();
+}
+
 void add_sampling(CLI::App* command, std::string& profile, double& temperature, double& top_p, uint64_t& seed) {
   command->add_option("--profile", profile, "numeric profile (motley list profiles)")->capture_default_str();
   command->add_option("--temperature", temperature, "0: greedy")
@@ -79,6 +84,7 @@ void add_generate(CLI::App& app, CommandLine& line) {
   command->add_option("--prompt", a.prompt, "text that the sample goes on from")->required();
   command->add_option("--max-tokens", a.max_tokens, "of a reply")->check(CLI::Range(1, 1000000))->capture_default_str();
   add_sampling(command, a.profile, a.temperature, a.top_p, a.seed);
+  add_device(command, a.device, "that computes");
   command->add_option("--top-k", a.top_k, "0: off")->check(CLI::Range(0, 1000000))->capture_default_str();
   command->add_option("-n", a.count, "how many")->check(CLI::Range(1, 65536))->capture_default_str();
   command->add_flag("--json", a.json, "the result as JSON");
@@ -93,6 +99,7 @@ void add_score(CLI::App& app, CommandLine& line) {
       ->add_option("--input", a.input, R"(JSONL of {"tokens": [...]}, {"text": ...} or {"prompt": ..., "answer": ...})")
       ->required();
   command->add_option("--profile", a.profile, "numeric profile (motley list profiles)")->capture_default_str();
+  add_device(command, a.device, "that computes");
   command->callback([&line] { line.command = [&line] { return score_command(line.score); }; });
 }
 
@@ -113,6 +120,7 @@ void add_eval(CLI::App& app, CommandLine& line) {
       ->capture_default_str();
   command->add_option("--max-tokens", a.max_tokens, "of a reply")->check(CLI::Range(1, 1000000))->capture_default_str();
   add_sampling(command, a.profile, a.temperature, a.top_p, a.seed);
+  add_device(command, a.device, "that computes");
   command->add_flag("--json", a.json, "the result as JSON");
   command->callback([&line] { line.command = [&line] { return eval_command(line.eval); }; });
 }
@@ -149,6 +157,7 @@ void add_mismatch(CLI::App& app, CommandLine& line) {
   command->add_option("--sampler-tile", a.sampler_tile, "products summed in one chain, over the profile's own; 0: all")
       ->check(tiles);
   command->add_option("--trainer-tile", a.trainer_tile, "the same for the trainer")->check(tiles);
+  add_device(command, a.device, "that responses are drawn on, then held against passes of the CPU");
   command->add_option("--plot", a.plot, "writes an HTML page of plots");
   command->add_flag("--json", a.json, "the result as JSON");
   command->callback([&line] { line.command = [&line] { return mismatch_command(line.mismatch); }; });

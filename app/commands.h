@@ -16,17 +16,17 @@ struct RunArguments {
   bool dry_run = false, json = false;
 };
 struct GenerateArguments {
-  std::string model, profile = "bf16", prompt;
+  std::string model, profile = "bf16", device = "cpu", prompt;
   int64_t max_tokens = 64, top_k = 0, count = 1;
   double temperature = 1.0, top_p = 1.0;
   uint64_t seed = 0;
   bool json = false;
 };
 struct ScoreArguments {
-  std::string model, input, profile = "bf16";
+  std::string model, input, profile = "bf16", device = "cpu";
 };
 struct EvalArguments {
-  std::string checkpoint, task, profile = "bf16";
+  std::string checkpoint, task, profile = "bf16", device = "cpu";
   std::vector<std::string> options;  // key=value, of the task
   std::vector<int64_t> k{1, 4};
   std::optional<int64_t> samples;  // absent: the largest k
@@ -36,7 +36,7 @@ struct EvalArguments {
   bool json = false;
 };
 struct MismatchArguments {
-  std::string model, trainer, prompts, env, attribution = "classes", plot;
+  std::string model, trainer, prompts, env, attribution = "classes", plot, device = "cpu";
   std::vector<std::string> samplers;
   std::optional<int64_t> sampler_tile, trainer_tile;  // over the profile's own reduction tile
   int64_t responses = 512, length = 32;

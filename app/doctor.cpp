@@ -8,11 +8,15 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <thread>
 
 #include "app/commands.h"
+#include "app/devices.h"
+#include "app/input_error.h"
 #include "kernels/device_memory.h"
+#include "kernels/product_body.h"
 #include "kernels/vendor.h"
 
 namespace motley::app {
@@ -88,7 +92,20 @@ Finding gpu() {
                                  ? fmt::format("kernels in this build (docs/ops.md), {} devices that can be used",
                                                kernels::cuda::device_count())
                                  : "kernels not in this build";
-  return {"CUDA", fmt::format("{}; {}; profiles are computed on the CPU", bodies, driver), ""};
+  return {"CUDA", fmt::format("{}; {}", bodies, driver), ""};
+}
+
+/// What computes the linear layers of each profile there.
+Finding products_on(const kernels::Device& device) {
+  std::map<kernels::ProductBody, std::vector<std::string>> names;
+  for (const kernels::NumericProfile& profile : kernels::profiles())
+    names[product_body(profile, device)].push_back(profile.name);
+  std::vector<std::string> lines;
+  for (const auto& [body, profiles] : names)
+    lines.push_back(fmt::format("{}: {}", product_body_name(body), join(profiles, ", ")));
+  const bool emulated = device.kind == kernels::DeviceKind::emulated;
+  return {"on " + kernels::device_name(device),
+          join(lines, "; ") + (emulated ? "; the CUDA source on the CPU, slow: for tests" : ""), ""};
 }
 
 Finding vendor_libraries() {
@@ -100,7 +117,7 @@ Finding vendor_libraries() {
 }
 
 std::vector<Finding> examine() {
-  return {
+  std::vector<Finding> findings{
       {"motley", MOTLEY_VERSION, ""},
       {"processor", cpu_model(), ""},
       {"cores", std::to_string(std::thread::hardware_concurrency()), ""},
@@ -116,6 +133,16 @@ std::vector<Finding> examine() {
       working_folder(),
       terminal(),
   };
+  for (const kernels::Device& device : devices_here()) findings.push_back(products_on(device));
+  return findings;
+}
+
+/// Parts of a value on lines of their own.
+std::string folded(std::string value) {
+  constexpr std::string_view kBetween = "; ", kNewLine = ";\n                  ";
+  for (size_t at = value.find(kBetween); at != std::string::npos; at = value.find(kBetween, at + kNewLine.size()))
+    value.replace(at, kBetween.size(), kNewLine);
+  return value;
 }
 
 }  // namespace
@@ -133,7 +160,7 @@ int doctor_command(bool json) {
   }
   bool missing = false;
   for (const Finding& finding : findings) {
-    std::fputs(fmt::format("{:<17} {}\n", finding.name, finding.value).c_str(), stdout);
+    std::fputs(fmt::format("{:<17} {}\n", finding.name, folded(finding.value)).c_str(), stdout);
     if (!finding.mend.empty()) std::fputs(fmt::format("{:<17} -> {}\n", "", finding.mend).c_str(), stdout);
     missing = missing || !finding.mend.empty();
   }

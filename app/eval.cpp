@@ -7,6 +7,7 @@
 #include "actors/evaluation.h"
 #include "app/checkpoint_tasks.h"
 #include "app/commands.h"
+#include "app/devices.h"
 #include "app/input_error.h"
 
 namespace motley::app {
@@ -43,6 +44,7 @@ nlohmann::json to_json(const EvalArguments& arguments, const Policy& policy, con
   return {{"checkpoint", policy.folder.string()},
           {"task", arguments.task},
           {"profile", arguments.profile},
+          {"device", arguments.device},
           {"temperature", arguments.temperature},
           {"top_p", arguments.top_p},
           {"seed", arguments.seed},
@@ -57,9 +59,10 @@ nlohmann::json to_json(const EvalArguments& arguments, const Policy& policy, con
 }  // namespace
 
 int eval_command(const EvalArguments& arguments) {
+  const kernels::Device device = device_argument(arguments.device);
   const actors::EvaluationRequest request = request_of(arguments);
   const envs::TaskMix tasks = checkpoint_tasks(arguments.checkpoint, arguments.task, arguments.options, arguments.seed);
-  const Policy policy = open_policy(arguments.checkpoint, arguments.profile);
+  const Policy policy = open_policy(arguments.checkpoint, arguments.profile, device);
   require_symbols(tasks, policy.need_tokenizer(), "task", arguments.task);
   const auto result = actors::evaluate(policy.weights, tasks, policy.need_tokenizer(), request, kSlots);
   if (result.samples == 0)

@@ -6,9 +6,9 @@
 
 #include "actors/checkpoint.h"
 #include "algos/advantage.h"
+#include "app/devices.h"
 #include "app/experiment_toml.h"
 #include "app/schema.h"
-#include "kernels/device_memory.h"
 
 namespace motley::app {
 namespace {
@@ -279,16 +279,9 @@ void check_data(const Experiment& e, const KeyPositions& keys) {
 }
 
 void require_device(const std::string& name, const std::string& key, const KeyPositions& keys) {
-  const kernels::Device device = kernels::parse_device(name);
-  if (device.kind != kernels::DeviceKind::cuda) return;
-  const int count = kernels::cuda::device_count();
-  if (device.index < count) return;
-  const std::string present = !kernels::cuda::built()
-                                  ? "this motley was built without CUDA (-DMOTLEY_CUDA=ON builds it)"
-                              : count == 0 ? "this machine has no CUDA device that can be used"
-                                           : fmt::format("this machine has cuda:0 to cuda:{}", count - 1);
-  throw InputError(keys.of(key), fmt::format("{} = \"{}\", and {}", key, name, present),
-                   "\"cpu\" is everywhere; `motley doctor` says what this machine has");
+  const std::string absence = absence_of(kernels::parse_device(name));
+  if (absence.empty()) return;
+  throw InputError(keys.of(key), fmt::format("{} = \"{}\", and {}", key, name, absence), kDeviceHint);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/commands.h"
+#include "app/devices.h"
 #include "app/input_error.h"
 #include "app/policy.h"
 
@@ -61,17 +62,14 @@ nlohmann::json to_json(const Policy& policy, const GenerateArguments& arguments,
                     {"log_q", sample.records.log_q},
                     {"finish", sample.finish == FinishReason::stop ? "stop" : "length"}});
   }
-  return {{"model", policy.folder.string()},
-          {"profile", arguments.profile},
-          {"seed", arguments.seed},
-          {"prompt", arguments.prompt},
-          {"samples", list}};
+  return {{"model", policy.folder.string()}, {"profile", arguments.profile}, {"device", arguments.device},
+          {"seed", arguments.seed},          {"prompt", arguments.prompt},   {"samples", list}};
 }
 
 }  // namespace
 
 int generate_command(const GenerateArguments& arguments) {
-  const Policy policy = open_policy(arguments.model, arguments.profile);
+  const Policy policy = open_policy(arguments.model, arguments.profile, device_argument(arguments.device));
   const std::vector<Sample> samples = decode(policy, arguments);
   if (arguments.json) {
     std::printf("%s\n", to_json(policy, arguments, samples).dump().c_str());

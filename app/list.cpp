@@ -11,7 +11,7 @@
 #include "app/recipes.h"
 #include "app/schema.h"
 #include "envs/environment.h"
-#include "kernels/profile.h"
+#include "kernels/product_body.h"
 
 namespace motley::app {
 namespace {
@@ -60,9 +60,10 @@ std::vector<Entry> list_formats() {
 std::vector<Entry> list_profiles() {
   std::vector<Entry> entries;
   for (const kernels::NumericProfile& profile : kernels::profiles()) {
-    entries.push_back({profile.name, kernels::describe(profile)});
+    const kernels::ProductBody body = product_body(profile, {kernels::DeviceKind::cuda, 0});
+    entries.push_back({profile.name, kernels::describe(profile) + "; on a device: " + product_body_name(body)});
   }
-  entries.push_back({"trainer", "the trainer's own profile (samplers only): the bitwise profile"});
+  entries.push_back({"trainer", "the trainer's own profile (samplers only): the bitwise profile; on a device: chain"});
   return entries;
 }
 

@@ -96,6 +96,7 @@ json mismatch_json(const MismatchReport& report) {
     result["sampler_description"] = describe(measurement.sampler);
     result["trainer_description"] = describe(measurement.trainer);
     result["records_that_differ"] = measurement.recorded_differs;
+    result["largest_difference_of_records"] = measurement.recorded_difference;
     if (measurement.by_operation) result["by_operation"] = to_json(*measurement.by_operation);
     if (measurement.by_layer) result["by_layer"] = to_json(*measurement.by_layer);
     if (!measurement.pairs.empty()) result["kl_alone_by_operation_and_layer"] = pairs_json(measurement.pairs);
@@ -107,6 +108,7 @@ json mismatch_json(const MismatchReport& report) {
           {"run_on", report.drawing.stop_tokens.empty()},
           {"temperature", report.drawing.temperature},
           {"seed", report.drawing.seed},
+          {"device", kernels::device_name(report.drawing.device)},
           {"vocabulary", report.drawing.vocabulary},
           {"results", std::move(results)}};
 }

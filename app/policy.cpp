@@ -56,10 +56,10 @@ OpenedModel open_model(const std::string& path) {
   return model;
 }
 
-Policy open_policy(const std::string& path, const std::string& profile) {
+Policy open_policy(const std::string& path, const std::string& profile, const kernels::Device& device) {
   const kernels::NumericProfile& numeric = profile_argument("--profile", profile);
   OpenedModel model = open_model(path);
-  model.policy.weights = std::make_shared<const SamplerWeights>(model.policy.config, model.masters, numeric, 0);
+  model.policy.weights = std::make_shared<const SamplerWeights>(model.policy.config, model.masters, numeric, 0, device);
   return std::move(model.policy);
 }
 

@@ -33,7 +33,7 @@ struct OpenedModel {
 /// `path`: a checkpoint, a run folder (its newest checkpoint), or a model folder in the Hugging Face layout. Sets this
 /// thread's compute threads to the machine's cores.
 OpenedModel open_model(const std::string& path);
-/// The same, ready to decode.
-Policy open_policy(const std::string& path, const std::string& profile);
+/// The same, ready to decode on a device.
+Policy open_policy(const std::string& path, const std::string& profile, const kernels::Device& device);
 
 }  // namespace motley::app

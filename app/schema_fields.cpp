@@ -4,6 +4,7 @@
 #include "algos/advantage.h"
 #include "algos/reference_kl.h"
 #include "algos/reward_shaping.h"
+#include "app/devices.h"
 #include "app/recipes.h"
 #include "app/schema_field.h"
 
@@ -41,7 +42,6 @@ bool is_device(const std::string& text) {
     return false;
   }
 }
-const char* const kDeviceForm = "cpu, cuda:N (as in cuda:0) or emulated";
 
 void add(std::vector<Field>& to, std::vector<Field> more) {
   std::move(more.begin(), more.end(), std::back_inserter(to));

@@ -3,12 +3,13 @@
 #include <nlohmann/json.hpp>
 
 #include "app/commands.h"
+#include "app/devices.h"
 #include "app/token_lines.h"
 
 namespace motley::app {
 
 int score_command(const ScoreArguments& arguments) {
-  const Policy policy = open_policy(arguments.model, arguments.profile);
+  const Policy policy = open_policy(arguments.model, arguments.profile, device_argument(arguments.device));
   const std::vector<TokenLine> lines = read_token_lines(policy, arguments.input, LineUse::sequences);
   Engine engine(policy.weights, {.max_sequences = 1});
   for (const TokenLine& line : lines) {

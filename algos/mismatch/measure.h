@@ -14,9 +14,12 @@ enum class Detail : uint8_t { off, classes, layers };  // of the attribution
 struct Measurement {
   kernels::NumericProfile sampler, trainer;
   Summary summary;
-  int64_t recorded_differs = 0;  // drawn tokens whose recorded log q is not, bit for bit, that of the full pass
-  std::vector<TokenGap> gaps;    // of every drawn token
-  std::vector<int64_t> offsets;  // of responses into gaps
+  // Drawn tokens whose recorded log q is not, bit for bit, that of the full pass, and by how much at most. The pass is
+  // the CPU's: of an engine on another device this is what its products do otherwise.
+  int64_t recorded_differs = 0;
+  double recorded_difference = 0;
+  std::vector<TokenGap> gaps;               // of every drawn token
+  std::vector<int64_t> offsets;             // of responses into gaps
   std::optional<Attribution> by_operation;  // Detail::classes and layers
   std::optional<Attribution> by_layer;      // Detail::layers
   std::vector<std::vector<double>> pairs;   // Detail::layers: KL alone by [operation][layer]; else empty

@@ -16,6 +16,7 @@ struct Drawing {
   uint64_t seed = 0;
   std::vector<int32_t> stop_tokens;  // none: every response has its full length
   int64_t vocabulary = 0;            // ids below it may be drawn; 0: all
+  Device device;                     // that the engine computes on
 };
 
 /// Flat over all drawn tokens, response after response.

@@ -87,7 +87,7 @@ TEST_CASE("a run of accelerators' profiles on the emulated device ends, near the
                kTiny + "profiles = [\"bf16\", \"h200-bf16\"]\n[[samplers]]\nname = \"a100\"\nmax_sequences = 2\n");
   std::vector<std::string> sets = kEmulated;
   sets.insert(sets.end(), {"samplers.0.profile=h100-fp8", "samplers.1.profile=b200-nvfp4",
-                           "samplers.2.profile=a100-bf16", "samplers.2.device=emulated"});
+                           "samplers.2.profile=h100-fp8-accumulate14", "samplers.2.device=emulated"});
   const Ended ended = run_binary(folder, run_arguments("x.toml", sets));
   CAPTURE(ended.err);
   REQUIRE(ended.code == 0);
