@@ -5,7 +5,7 @@ JOBS  ?= $(shell nproc)
 MOTLEY = build/$(BUILD)/motley
 SOURCES = $(shell git ls-files '*.h' '*.cpp' 2>/dev/null)
 
-.PHONY: help setup configure build run test property long bench ops audit device-check vendor-graphs cuda-all cuda-report sanitize asan tsan spike mismatch performance format lint check-style clean
+.PHONY: help setup configure build run test property long bench ops audit device-check vendor-graphs cuda-all cuda-report sanitize asan tsan spike mismatch performance soak-sandbox format lint check-style clean
 
 help:
 	@echo 'make run       set up, build, run experiments/quickstart.toml'
@@ -13,6 +13,7 @@ help:
 	@echo 'make build     set up and build build/$(BUILD)/motley'
 	@echo 'make property  many random cases of "a row never depends on its neighbours"; CASES=1000 SEED=1'
 	@echo 'make long      device kernels on the emulator at lengths that take it long'
+	@echo 'make soak-sandbox  1,000 sandboxed episodes back to back, 100 sandboxes at once, time to start (about a minute)'
 	@echo 'make sanitize  the fast tests under AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer'
 	@echo 'make bench     times the kernels on this machine'
 	@echo 'make performance  measures what docs/performance.md reports and writes its tables; PEERS=FOLDER for the peers'
@@ -52,6 +53,9 @@ property: configure
 long: configure
 	cmake --build build/$(BUILD) -j $(JOBS) --target test_kernels
 	build/$(BUILD)/test_kernels '[long]'
+soak-sandbox: configure
+	cmake --build build/$(BUILD) -j $(JOBS) --target test_envs
+	build/$(BUILD)/test_envs '[soak-sandbox]'
 
 bench: configure-bench
 	cmake --build build/bench -j $(JOBS) --target motley_bench

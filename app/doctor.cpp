@@ -15,6 +15,7 @@
 #include "app/commands.h"
 #include "app/devices.h"
 #include "app/input_error.h"
+#include "envs/sandbox/support.h"
 #include "kernels/device_memory.h"
 #include "kernels/product_body.h"
 #include "kernels/vendor.h"
@@ -116,6 +117,11 @@ Finding vendor_libraries() {
                   : ""};
 }
 
+Finding sandboxes() {
+  const envs::SandboxSupport support = envs::examine_sandboxes();
+  return {"sandboxes", support.state, support.mend};
+}
+
 std::vector<Finding> examine() {
   std::vector<Finding> findings{
       {"motley", MOTLEY_VERSION, ""},
@@ -130,6 +136,7 @@ std::vector<Finding> examine() {
        ""},
       gpu(),
       vendor_libraries(),
+      sandboxes(),
       working_folder(),
       terminal(),
   };
