@@ -19,7 +19,7 @@ help:
 	@echo 'make performance  measures what docs/performance.md reports and writes its tables; PEERS=FOLDER for the peers'
 	@echo 'make ops       writes docs/ops.md: which kernel exists on which device'
 	@echo 'make audit     writes the tables of docs/audit.md: every correction against the exact gradient'
-	@echo 'make device-check  builds and runs what belongs on a GPU'
+	@echo 'make device-check  builds the folder that checks and times a GPU, and runs it where there is one'
 	@echo 'make vendor-graphs  compiles attention by cuDNN without a GPU'
 	@echo 'make cuda-all  compiles the CUDA kernels for every architecture; make cuda-report: their registers and spills'
 	@echo 'make spike     the arms and seeds of experiments/spike.toml (about 20 minutes)'
@@ -75,14 +75,16 @@ audit: configure
 	cmake --build build/$(BUILD) -j $(JOBS) --target test_app
 	build/$(BUILD)/test_app '[.write-audit]'
 
-# Number formats, random numbers, matrix fragments and the kernels of docs/ops.md, each against the CPU. Built where nvcc is;
-# build/cuda/*_check, device_bench and the libraries beside them are all that the machine with the GPU needs.
+# One folder, build/device, that holds all that a machine with a GPU needs beside CUDA's own libraries, for one
+# architecture (ARCH; by default the GPU's here, else 90a), and its run where there is a GPU; on another machine:
+# copy the folder and run its device_check.sh.
+ARCH ?= $(or $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader -i 0 2>/dev/null | tr -d . | sed 's/^\(90\|1[0-9]*\)$$/\1a/'),90a)
 device-check:
-	@command -v nvcc >/dev/null || [ -x build/cuda/kernels_check ] || { echo 'device-check: no nvcc, and nothing built' >&2; exit 1; }
-	@! command -v nvcc >/dev/null || { cmake --preset cuda >/dev/null && cmake --build build/cuda -j $(JOBS) --target device_check; }
-	@if command -v nvidia-smi >/dev/null && nvidia-smi >/dev/null 2>&1; then \
-	   build/cuda/formats_check && build/cuda/fragments_check && build/cuda/kernels_check && build/cuda/device_bench; \
-	 else echo 'device-check: built; no GPU here to run build/cuda/{formats,fragments,kernels}_check and device_bench on'; fi
+	@command -v nvcc >/dev/null || { echo 'device-check: nvcc is not here: build on a machine with the CUDA toolkit' >&2; exit 1; }
+	cmake --preset cuda '-DMOTLEY_CUDA_ARCH=$(ARCH)' -DMOTLEY_SHARED_KERNELS=ON >/dev/null
+	cmake --build build/cuda -j $(JOBS) --target device_check
+	@if nvidia-smi >/dev/null 2>&1; then build/device/device_check.sh; \
+	 else echo 'device-check: built for $(ARCH); no GPU here: copy build/device to a machine with one and run device_check.sh'; fi
 
 # Whether cuDNN takes and compiles the graphs of attention, for devices that need not be here. Needs the CUDA toolkit with
 # cuDNN, and no GPU; a minute and a half.
@@ -92,7 +94,6 @@ vendor-graphs:
 
 # Every CUDA kernel for every architecture that is built for; and, for ARCH, what ptxas says of each kernel, which fails
 # when one spills registers.
-ARCH ?= 90a
 cuda-all:
 	cmake --preset cuda -B build/cuda-all '-DMOTLEY_CUDA_ARCH=80;86;89;90a;100a;103a;120a' >/dev/null
 	cmake --build build/cuda-all -j $(JOBS) --target cuda_objects

@@ -66,7 +66,7 @@ TEST_CASE("sharing changes no bit, whatever the format, pages and schedule", "[e
   using Sizes = std::vector<int64_t>;
   for (const int64_t page_size : sized(device, Sizes{1, 4, 16, 64}, Sizes{4})) {
     for (const int64_t prefill_rows : sized(device, Sizes{1, 7, 4096}, Sizes{3})) {
-      for (const int64_t slots : {2, 30}) {
+      for (const int64_t slots : sized(device, Sizes{2, 30}, Sizes{2})) {
         INFO("page " << page_size << ", prefill " << prefill_rows << ", slots " << slots);
         Engine engine(weights, limits_of(slots, page_size, prefill_rows));
         for (const GenerateRequest& request : requests) engine.submit(request);
