@@ -6,22 +6,20 @@
 namespace motley {
 namespace {
 
-kernels::NumericProfile profile_named(const std::string& name) {
-  const kernels::NumericProfile* profile = kernels::find_profile(name);
-  if (!profile) throw std::invalid_argument("unknown numeric profile '" + name + "'");
-  return *profile;
+kernels::NumericProfile profile_of(const std::string& name, const std::string& kernels) {
+  const kernels::NumericProfile* found = kernels::find_profile(name);
+  if (!found) throw std::invalid_argument("unknown numeric profile '" + name + "'");
+  kernels::NumericProfile profile = *found;
+  profile.invariant = kernels != "vendor";
+  return profile;
 }
 
 }  // namespace
 
-kernels::NumericProfile Experiment::trainer_profile() const {
-  kernels::NumericProfile profile = profile_named(trainer.profile);
-  profile.invariant = trainer.kernels != "vendor";
-  return profile;
-}
+kernels::NumericProfile Experiment::trainer_profile() const { return profile_of(trainer.profile, trainer.kernels); }
 
 kernels::NumericProfile Experiment::group_profile(const SamplerGroupOptions& group) const {
-  return profile_named(group.profile == "trainer" ? trainer.profile : group.profile);
+  return profile_of(group.profile == "trainer" ? trainer.profile : group.profile, group.kernels);
 }
 
 algos::CorrectionParameters Experiment::correction_parameters() const {

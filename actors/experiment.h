@@ -89,6 +89,7 @@ struct SamplerGroupOptions {
   algos::CorrectionParameters parameters;  // of the correction, where this group's differ
   std::string profile = "trainer";         // a preset, or "trainer"
   std::string device = "cpu";              // of its engines
+  std::string kernels = "invariant";       // "invariant", "vendor": which ones they take on a device
   int64_t replicas = 1;
   double price_per_hour = 0.0;
   std::optional<double> capacity;                        // fixed share

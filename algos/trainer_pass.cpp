@@ -12,6 +12,7 @@ TrainerPass::TrainerPass(const TransformerConfig& model, const kernels::NumericP
 Scored TrainerPass::score(const Parameters& parameters, const MicroBatch& micro) const {
   auto context = std::make_shared<TrainerContext>(model_, parameters, profile_, rope_);
   context->set_checkpointing(checkpoint_activations_);
+  micro.query->choice = context->choice();
   const Tensor hidden = trainer_hidden(model_, *context, micro.sequences);
   const Tensor weight = context->parameter(head_weight_name(model_));
   Scored scored;

@@ -353,6 +353,10 @@ std::vector<Field> sampler_fields() {
           "where its engines compute")
           .shaped(kDeviceForm, is_device),
       field(
+          "samplers", "kernels", [](E & e, size_t i) -> auto& { return e.samplers.at(i).kernels; },
+          "on a device: those that the profile promises, or the fastest (cuBLASLt, matrix units)")
+          .one_of(fixed({"invariant", "vendor"})),
+      field(
           "samplers", "replicas", [](E & e, size_t i) -> auto& { return e.samplers.at(i).replicas; }, "engines")
           .between(1, 256),
       field(

@@ -37,6 +37,9 @@ struct HeadArgs {
   // them. None: they are computed again.
   Compute<T>* kept_logits = nullptr;  // [kept_rows, vocabulary]
   int64_t kept_rows = 0;
+  // On a device: products by its fastest kernel instead of those with the CPU's bits (kernels/product_body.h), and
+  // dL/dz rounded to T before it is multiplied.
+  bool vendor = false;
 };
 template <class T>
 struct HeadBackwardArgs {

@@ -42,17 +42,22 @@ const char* product_body_name(ProductBody body) {
 
 void compute_product(ProductBody body, const Device& device, const MatmulArgs& args) {
   select_device(device);
+  compute_here(body, device.kind, args);
+}
+
+void compute_here(ProductBody body, DeviceKind kind, const MatmulArgs& args) {
+  const bool on_cuda = kind == DeviceKind::cuda;
   if (body == ProductBody::vendor) {
-    if (device.kind == DeviceKind::cuda && cuda::vendor_matmul(args)) return;
-    const bool units = device.kind != DeviceKind::cpu && fits_matrix_units(args);
+    if (on_cuda && cuda::vendor_matmul(args)) return;
+    const bool units = kind != DeviceKind::cpu && fits_matrix_units(args);
     body = units ? ProductBody::matrix_units : ProductBody::chain;
   }
   if (body == ProductBody::chain) {
-    MOTLEY_DISPATCH(device, matmul, args);
+    MOTLEY_DISPATCH(Device{kind}, matmul, args);
   } else if (body == ProductBody::hopper_fp8) {
-    MOTLEY_DISPATCH(device, hopper_fp8_product, args);
+    MOTLEY_DISPATCH(Device{kind}, hopper_fp8_product, args);
   } else {
-    device.kind == DeviceKind::cuda ? cuda::matmul_units(args) : emulated::matmul_units(args);
+    on_cuda ? cuda::matmul_units(args) : emulated::matmul_units(args);
   }
 }
 

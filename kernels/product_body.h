@@ -29,5 +29,7 @@ DType unit_rows(const NumericProfile& profile);
 /// C by that body where the operands lie. For what `vendor` does not take it is matrix units where these do, then the
 /// chain, which alone is there on the CPU.
 void compute_product(ProductBody body, const Device& device, const MatmulArgs& args);
+/// The same on the device of that kind that this thread has selected.
+void compute_here(ProductBody body, DeviceKind kind, const MatmulArgs& args);
 
 }  // namespace motley::kernels

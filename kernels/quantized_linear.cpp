@@ -58,6 +58,7 @@ QuantizedLinear::QuantizedLinear(std::span<const float> weights, int64_t outputs
   QuantizedMatrix weight = quantize(weights, outputs, inputs, profile.weight, shared_amax);
   fingerprint_ = fingerprint_of(weight);
   packed_ = {pack(weight), device};
+  vendor_ = {weight, profile, device};
   std::vector<float> block_scales;
   switch (profile.weight.scaling) {
     case Scaling::tensor:
@@ -110,6 +111,7 @@ void QuantizedLinear::forward(const QuantizedRows& x, void* y, const LinearEpilo
   if (epilogue.gate != nullptr) args.gate = row_major(epilogue.gate, profile_.output, values.rows, outputs_);
   if (epilogue.residual != nullptr)
     args.residual = row_major(epilogue.residual, profile_.output, values.rows, outputs_);
+  if (vendor_.forward(x, args)) return;
   compute_product(body_, packed_.device(), args);
 }
 

@@ -10,6 +10,7 @@
 #include "kernels/profile.h"
 #include "kernels/quantize.h"
 #include "kernels/quantized_rows.h"
+#include "kernels/vendor_linear.h"
 
 namespace motley::kernels {
 
@@ -37,7 +38,8 @@ class QuantizedLinear {
   int64_t inputs() const { return inputs_; }
   /// Memory of the codes and scales.
   int64_t bytes() const {
-    return packed_.bytes() + (row_scales_.count + block_scales_.count) * static_cast<int64_t>(sizeof(float));
+    return packed_.bytes() + vendor_.bytes() +
+           (row_scales_.count + block_scales_.count) * static_cast<int64_t>(sizeof(float));
   }
   /// Of the codes and scales, for agreement checks.
   uint64_t fingerprint() const { return fingerprint_; }
@@ -55,6 +57,7 @@ class QuantizedLinear {
   ProductBody body_;
   int64_t outputs_ = 0, inputs_ = 0;
   PackedOperand packed_;
+  VendorLinear vendor_;
   float alpha_ = 1.0f;   // the tensor's fp32 scale (nv16, tensor)
   Scales row_scales_;    // channel scales, applied to the finished sum
   Scales block_scales_;  // [ceil(outputs / block_rows_), ceil(inputs / 128)]; none: no block scales

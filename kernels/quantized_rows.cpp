@@ -4,10 +4,13 @@
 #include <functional>
 
 #include "kernels/cpu/elements.h"
+#include "kernels/device_memory.h"
 #include "kernels/parallel.h"
 #include "kernels/pointwise.h"
 #include "kernels/quantize.h"
 #include "kernels/quantize_device.h"
+#include "kernels/vendor.h"
+#include "kernels/vendor_scales.h"
 
 namespace motley::kernels {
 namespace {
@@ -25,6 +28,14 @@ bool plain(const Quantization& how) { return how.scaling == Scaling::none; }
 bool sums_by_blocks(const NumericProfile& profile) {
   return profile.weight.scaling == Scaling::block128x128 || profile.weight.scaling == Scaling::block1x128 ||
          profile.activation.scaling == Scaling::block1x128;
+}
+
+VendorProduct vendor_product_of_rows(const NumericProfile& profile, const Device& device) {
+  if (profile.invariant || device.kind != DeviceKind::cuda) return VendorProduct::none;
+  select_device(device);
+  const VendorProduct product = vendor_product(profile, cuda::compute_capability()).product;
+  const bool codes = product == VendorProduct::fp8 || product == VendorProduct::fp8_blocks;
+  return product == VendorProduct::plain || (codes && !plain(profile.activation)) ? product : VendorProduct::none;
 }
 
 bool QuantizedRows::Room::hold(const Device& device, int64_t count, int64_t element_bytes) {
@@ -98,11 +109,29 @@ void QuantizedRows::assign_on_device(const void* x, const NumericProfile& profil
   floats_.hold(device_, count, sizeof(float));
   float* values = floats_.floats();
   MOTLEY_RUN(device_, convert, values, DType::f32, x, profile.output, count);
+  const VendorProduct vendor = vendor_product_of_rows(profile, device_);
+  if (vendor == VendorProduct::fp8 || vendor == VendorProduct::fp8_blocks) make_codes(vendor);
   const QuantizeActivationsArgs args{values, factors_.floats(), block_scales_.floats(), rows_, cols_, activation_};
   MOTLEY_RUN(device_, quantize_activations, args);
   if (!units) return read_from(floats_, DType::f32);
   MOTLEY_RUN(device_, convert, halves_.data(), halves, values, DType::f32, count);
   read_from(halves_, halves);
+}
+
+void QuantizedRows::make_codes(VendorProduct product) {
+  const bool blocks = product == VendorProduct::fp8_blocks;
+  const int64_t count = blocks ? (cols_ + 127) / 128 : 1, padded = blocks ? (rows_ + 3) / 4 * 4 : rows_;
+  code_room_.hold(device_, padded * cols_, 1);
+  code_scales_.hold(device_, rows_ * count, sizeof(float));
+  auto* const codes = static_cast<uint8_t*>(code_room_.data());
+  const Quantization how{activation_.format, blocks ? Scaling::block1x128 : Scaling::channel};
+  const QuantizeArgs args{codes, nullptr, code_scales_.floats(), floats_.floats(), rows_, cols_, how, 0.0f};
+  MOTLEY_RUN(device_, quantize, args);
+  if (blocks) {
+    placed_scales_.hold(device_, row_scale_place(0, count, rows_), sizeof(float));
+    MOTLEY_RUN(device_, place_row_scales, placed_scales_.floats(), code_scales_.floats(), rows_, count);
+  }
+  codes_ = {codes, blocks ? placed_scales_.data() : nullptr, rows_, cols_, activation_.format};
 }
 
 void QuantizedRows::read_from(const Room& room, DType dtype) {

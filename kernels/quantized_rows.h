@@ -9,6 +9,7 @@
 #include "kernels/matmul.h"
 #include "kernels/product_body.h"
 #include "kernels/profile.h"
+#include "kernels/vendor_codes.h"
 
 namespace motley::kernels {
 
@@ -28,11 +29,14 @@ class QuantizedRows {
   /// [rows, ceil(cols/128)], all 1 where only the weights have block scales; only with has_block_scales().
   bool has_block_scales() const { return has_block_scales_; }
   const float* block_scales() const { return own_block_scales_ ? block_scales_.floats() : ones_.floats(); }
+  /// The same as the vendor's product of the profile reads them, where vendor_product_of_rows names one of codes.
+  const VendorCodes& codes() const { return codes_; }
   /// What the rows were quantized for: products of a profile that differs there cannot take them.
   const Quantization& activation() const { return activation_; }
   /// Memory of the buffers.
   int64_t bytes() const {
-    return floats_.bytes() + halves_.bytes() + factors_.bytes() + block_scales_.bytes() + ones_.bytes();
+    return floats_.bytes() + halves_.bytes() + factors_.bytes() + block_scales_.bytes() + ones_.bytes() +
+           code_room_.bytes() + code_scales_.bytes() + placed_scales_.bytes();
   }
 
  private:
@@ -53,6 +57,7 @@ class QuantizedRows {
   void assign_on_cpu(const void* x, const NumericProfile& profile);
   void assign_on_device(const void* x, const NumericProfile& profile);
   void hold_block_scales();
+  void make_codes(VendorProduct product);
   void read_from(const Room& room, DType dtype);
 
   Device device_;
@@ -62,7 +67,13 @@ class QuantizedRows {
   Quantization activation_;
   bool has_factors_ = false, has_block_scales_ = false, own_block_scales_ = false;
   Room floats_, halves_, factors_, block_scales_, ones_;
+  VendorCodes codes_;
+  Room code_room_, code_scales_, placed_scales_;
 };
+
+/// The vendor's product that the profile's rows and weights are made for on the device; none: it has none, the profile
+/// asks for none (kernels = "vendor"), or activations are no codes of a kind that devices make.
+VendorProduct vendor_product_of_rows(const NumericProfile& profile, const Device& device);
 
 /// Whether the profile's products sum by 128 inputs, each partial sum times an fp32 scale of its own.
 bool sums_by_blocks(const NumericProfile& profile);

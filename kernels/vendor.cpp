@@ -44,6 +44,18 @@ VendorChoice vendor_product(const NumericProfile& profile, int capability) {
   return {VendorProduct::none, "cuBLASLt has no product of these formats and scales"};
 }
 
+std::string vendor_shape_refusal(VendorProduct product, int64_t outputs, int64_t inputs) {
+  const int64_t in = product == VendorProduct::fp8          ? 16
+                     : product == VendorProduct::mxfp8      ? 32
+                     : product == VendorProduct::nvfp4      ? 32
+                     : product == VendorProduct::fp8_blocks ? 128
+                                                            : 1;
+  const int64_t out = product == VendorProduct::none || product == VendorProduct::plain ? 1 : 16;
+  if (inputs > 0 && inputs % in == 0 && outputs > 0 && outputs % out == 0) return {};
+  return "no product of weights [" + std::to_string(outputs) + ", " + std::to_string(inputs) +
+         "]: outputs are multiples of " + std::to_string(out) + ", inputs of " + std::to_string(in);
+}
+
 std::string vendor_attention_refusal(DType dtype, int64_t heads, int64_t kv_heads, int64_t head_dim, int capability) {
   if (dtype != DType::bf16 && dtype != DType::f16) return std::string("no attention in ") + dtype_name(dtype);
   if (capability < 90 || capability >= 110)

@@ -10,18 +10,10 @@
 #include "kernels/attention.h"
 #include "kernels/matmul.h"
 #include "kernels/profile.h"
+#include "kernels/vendor_codes.h"
 
 namespace motley::kernels {
 
-/// How cuBLASLt computes the products of a profile.
-enum class VendorProduct : uint8_t {
-  none,
-  plain,       // fp32, bf16 or fp16 of both operands
-  fp8,         // codes whose fp32 scales are applied to the finished sum
-  fp8_blocks,  // fp32 scales over 128 inputs of activations and 128 x 128 of weights
-  mxfp8,       // ue8m0 scales over 32 inputs
-  nvfp4,       // e4m3 scales over 16 inputs
-};
 struct VendorChoice {
   VendorProduct product = VendorProduct::none;
   std::string why;  // there is none
@@ -29,6 +21,10 @@ struct VendorChoice {
 /// `capability`: compute capability times ten, as 90 for 9.0. Source: cuBLAS 13 documentation, cublasLtMatmul() and
 /// "Data types and scaling modes".
 VendorChoice vendor_product(const NumericProfile& profile, int capability);
+
+/// Why such a product of weights [outputs, inputs] is none of cuBLASLt's: codes need rows of multiples of 16 bytes, 128
+/// inputs to a scale whole blocks. Empty: it may be.
+std::string vendor_shape_refusal(VendorProduct product, int64_t outputs, int64_t inputs);
 
 /// Why cuDNN's attention does not serve; empty: it may. cuDNN 9 documentation, "Attention"; packed sequences have known
 /// faults outside of compute capability 9.x and 10.x (cudnn-frontend, sdpa_support_surface.h).
@@ -49,6 +45,10 @@ std::string cudnn_library();
 /// element of C errs by at most K 2^-23 times the sum of its products' sizes before it is rounded. False: nothing was
 /// computed.
 bool vendor_matmul(const MatmulArgs& args);
+/// C = A B^T of quantized operands by that product, with the finish that `finish` describes; of its operands and
+/// `accumulate` nothing is looked at. An element errs by at most 2^-10 times the sum of its products' sizes before it
+/// is rounded, since matrix units sum fp8 in less than fp32. False: nothing was computed.
+bool vendor_matmul_codes(VendorProduct product, const VendorCodes& a, const VendorCodes& b, const MatmulArgs& finish);
 /// As `attention` and `attention_backward` of fp16 and bf16. `starts`: args.starts on the host. False: nothing was
 /// computed.
 template <class T>

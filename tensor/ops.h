@@ -73,6 +73,7 @@ struct HeadQuery {
   std::vector<int32_t> candidate_ids;      // ascending within a row
   /// Neither entropies nor the mass outside, which cost an exponential a logit each: both results are then 0.
   bool log_p_only = false;
+  Kernels choice = Kernels::invariant;
 };
 struct HeadResult {
   Tensor log_p;        // [selected], differentiable

@@ -81,6 +81,7 @@ kernels::HeadArgs<T> arguments(const Tensor& hidden, const Tensor& weight, const
   args.width = hidden.dim(1);
   args.vocabulary = weight.dim(0);
   args.temperature = query.temperature;
+  args.vendor = query.choice == Kernels::vendor;
   args.selected = {lists.selected_offsets.data(), lists.selected_ids.data()};
   if (!query.candidate_offsets.empty()) args.candidates = {lists.candidate_offsets.data(), lists.candidate_ids.data()};
   return args;

@@ -108,6 +108,8 @@ class TrainerContext final : public ForwardContext {
   /// Keeps each layer's input only and computes the rest again in the backward pass, for which this context and the
   /// positions of the pass must still be there. Changes no bit.
   void set_checkpointing(bool wanted) { checkpointing_ = wanted; }
+  /// Of all its products and of attention; the head's are its caller's (HeadQuery::choice).
+  Kernels choice() const { return profile_.invariant ? Kernels::invariant : Kernels::vendor; }
   Tensor run_layer(const Tensor& x, const std::function<Tensor(const Tensor&)>& layer) override;
   Tensor project_added(const Tensor& x, int64_t layer, Projection projection, const Tensor& residual) override;
   std::vector<Tensor> project_qkv(const Tensor& x, const std::string& gain, double eps, int64_t layer) override;
@@ -123,7 +125,6 @@ class TrainerContext final : public ForwardContext {
   const kernels::NumericProfile& profile_;
   const RopeTable& table_;
   Tensor projection_weight(int64_t layer, Projection projection);
-  Kernels choice() const { return profile_.invariant ? Kernels::invariant : Kernels::vendor; }
 
   std::vector<int32_t> starts_;
   bool checkpointing_ = false;

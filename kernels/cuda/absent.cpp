@@ -15,6 +15,7 @@
 #include "kernels/quantize_device.h"
 #include "kernels/sampling.h"
 #include "kernels/vendor.h"
+#include "kernels/vendor_scales.h"
 
 namespace motley::kernels::cuda {
 namespace {
@@ -61,12 +62,14 @@ void* allocate_at_once(size_t) { absent(); }
 
 void matmul(const MatmulArgs&) { absent(); }
 void finish_sums(const MatmulArgs&, const float*) { absent(); }
+void place_row_scales(float*, const float*, int64_t, int64_t) { absent(); }
 void matmul_units(const MatmulArgs&, UnitTiling) { absent(); }
 void hopper_fp8_product(const MatmulArgs&) { absent(); }
 std::string cublaslt_library() { return "no cuBLASLt (not in this build)"; }
 bool vendor_matmul(const MatmulArgs&) { return false; }
 void matmul_grouped(const GroupedMatmulArgs&) { absent(); }
 void matmul_grouped_units(const GroupedMatmulArgs&, UnitTiling) { absent(); }
+bool vendor_matmul_codes(VendorProduct, const VendorCodes&, const VendorCodes&, const MatmulArgs&) { return false; }
 void quantize(const QuantizeArgs&) { absent(); }
 void quantize_activations(const QuantizeActivationsArgs&) { absent(); }
 void convert(void*, DType, const void*, DType, int64_t) { absent(); }

@@ -5,9 +5,17 @@
 #include "kernels/cuda/product.h"
 #include "kernels/head.h"
 #include "kernels/math.h"
+#include "kernels/pointwise.h"
+#include "kernels/product_body.h"
 
 namespace motley::kernels::GPU_NAMESPACE {
 namespace {
+
+#ifdef __CUDACC__
+constexpr DeviceKind kHere = DeviceKind::cuda;
+#else
+constexpr DeviceKind kHere = DeviceKind::emulated;
+#endif
 
 /// Of a row: four elements each, within a warp and eight.
 int row_threads(int64_t vocabulary) {
@@ -143,6 +151,14 @@ GPU_KERNEL void head_slopes_kernel(HeadBackwardArgs<T> a, Compute<T>* logits, in
   for (int64_t v = thread(); v < vocabulary; v += threads()) z[v] = z[v] / temperature;
 }
 
+template <class T>
+void multiply(const HeadArgs<T>& head, const char* name, const MatmulArgs& job, double divisor = 1) {
+  if (!head.vendor || std::is_same_v<T, double>) return product(name, {job, divisor});
+  MatmulArgs scaled = job;
+  scaled.alpha = static_cast<float>(1 / divisor);
+  compute_here(ProductBody::vendor, kHere, scaled);
+}
+
 /// Calls body(first row, rows, their logits) chunk by chunk.
 template <class T, class Body>
 void for_each_chunk(const HeadArgs<T>& args, Body body) {
@@ -155,7 +171,7 @@ void for_each_chunk(const HeadArgs<T>& args, Body body) {
     job.a = row_major(args.hidden + first * args.width, dtype_of<T>(), rows, args.width);
     job.b = row_major(args.weight, dtype_of<T>(), args.vocabulary, args.width);
     job.c = row_major(logits.data(), dtype_of<C>(), rows, args.vocabulary);
-    product("head_logits", {job, args.temperature});
+    multiply(args, "head_logits", job, args.temperature);
     body(first, rows, logits.data());
   }
 }
@@ -183,16 +199,20 @@ void head_backward(const HeadBackwardArgs<T>& args) {
   const int64_t width = forward.width, vocabulary = forward.vocabulary;
   for_each_chunk(forward, [&](int64_t first, int64_t rows, C* slopes) {
     launch({"head_slopes", rows, row_threads(vocabulary)}, head_slopes_kernel<T>, args, slopes, first);
+    const bool rounds = forward.vendor && !std::is_same_v<T, C>;
+    const Scratch<T> rounded(rounds ? rows * vocabulary : 0);
+    if (rounds) convert(rounded.data(), dtype_of<T>(), slopes, dtype_of<C>(), rows * vocabulary);
     MatmulArgs job;
-    job.a = row_major(static_cast<const C*>(slopes), dtype_of<C>(), rows, vocabulary);
+    job.a = rounds ? row_major(static_cast<const T*>(rounded.data()), dtype_of<T>(), rows, vocabulary)
+                   : row_major(static_cast<const C*>(slopes), dtype_of<C>(), rows, vocabulary);
     job.b = transposed(row_major(forward.weight, dtype_of<T>(), vocabulary, width));
     job.c = row_major(args.d_hidden + first * width, dtype_of<T>(), rows, width);
-    product("head_d_hidden", {job});
+    multiply(forward, "head_d_hidden", job);
     job.a = transposed(job.a);
     job.b = transposed(row_major(forward.hidden + first * width, dtype_of<T>(), rows, width));
     job.c = row_major(args.d_weight, dtype_of<C>(), vocabulary, width);
     job.accumulate = true;
-    product("head_d_weight", {job});
+    multiply(forward, "head_d_weight", job);
   });
 }
 

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "kernels/cuda/attention_graph.h"
+#include "kernels/device_buffer.h"
 #include "kernels/device_memory.h"
 #include "kernels/vendor.h"
 
@@ -19,7 +20,8 @@ using cudnn::Refusal;
 
 /// Plans and a handle of one device, for all threads in turn: a run only queues work. Never destroyed, since the driver
 /// may be gone before them.
-struct Device {
+struct Prepared {
+  int device = 0;
   std::mutex mutex;
   cudnnHandle_t handle = nullptr;
   struct Compiled {
@@ -28,22 +30,23 @@ struct Device {
   };
   std::map<std::pair<AttentionShape, bool>, Compiled> plans;  // bool: backward
 };
-Device& current() {
+Prepared& current() {
   static std::mutex mutex;
-  static auto& all = *new std::map<int, Device>;
+  static auto& all = *new std::map<int, Prepared>;
   int index = 0;
   if (cudaGetDevice(&index) != cudaSuccess) throw Refusal("cuDNN: no CUDA device");
   const std::lock_guard lock(mutex);
+  all[index].device = index;
   return all[index];
 }
 
-const Device::Compiled& compiled(Device& device, const AttentionShape& shape, bool backward) {
-  const auto [at, is_new] = device.plans.try_emplace({shape, backward});
+const Prepared::Compiled& compiled(Prepared& prepared, const AttentionShape& shape, bool backward) {
+  const auto [at, is_new] = prepared.plans.try_emplace({shape, backward});
   if (!is_new) return at->second;
   try {
-    if (device.handle == nullptr) cudnn::require(cudnn::api().create(&device.handle), "cudnnCreate");
+    if (prepared.handle == nullptr) cudnn::require(cudnn::api().create(&prepared.handle), "cudnnCreate");
     cudnn::AttentionGraph made = backward ? cudnn::backward_graph(shape) : cudnn::forward_graph(shape);
-    at->second.plan.emplace(made.graph.compile({device.handle, nullptr}), made.tensors);
+    at->second.plan.emplace(made.graph.compile({prepared.handle, nullptr}), made.tensors);
   } catch (const Refusal& refusal) {
     at->second.why = refusal.what();
   }
@@ -66,8 +69,8 @@ class Room {
 /// Lengths and starts on the device.
 class Places {
  public:
-  Places(std::span<const int32_t> starts, int64_t sequences, int64_t q_row, int64_t kv_row, int64_t heads)
-      : sequences_(sequences), room_(bytes()) {
+  Places(int device, std::span<const int32_t> starts, int64_t sequences, int64_t q_row, int64_t kv_row, int64_t heads)
+      : sequences_(sequences) {
     std::vector<unsigned char> host(static_cast<size_t>(bytes()));
     auto* lengths = reinterpret_cast<int32_t*>(host.data());
     auto* offsets = reinterpret_cast<int64_t*>(host.data() + lengths_bytes());
@@ -80,10 +83,10 @@ class Places {
       offsets[stride() + s] = row * kv_row;
       offsets[2 * stride() + s] = row * heads;
     }
-    copy_in(room_.data(), host.data(), host.size());
+    there_ = copied_to({DeviceKind::cuda, device}, host.data(), host.size());
   }
   void bind(const AttentionTensors& t, std::vector<std::pair<int64_t, void*>>& memory) const {
-    auto* bytes = static_cast<unsigned char*>(room_.data());
+    auto* bytes = const_cast<unsigned char*>(there_.get());  // the API's arguments are not const
     memory.emplace_back(cudnn::identity(t.lengths), bytes);
     int64_t i = 0;
     for (const int tensor : {t.q_starts, t.kv_starts, t.lse_starts})
@@ -97,7 +100,7 @@ class Places {
   int64_t bytes() const { return lengths_bytes() + 3 * stride() * 8; }
 
   int64_t sequences_;
-  Room room_;
+  std::shared_ptr<const unsigned char> there_;
 };
 
 template <class Args>
@@ -125,20 +128,21 @@ bool attend(const Args& args, DType dtype, std::span<const int32_t> starts, bool
   }
   if (args.rows == 0) return true;
   try {
-    Device& device = current();
-    const std::lock_guard lock(device.mutex);
+    Prepared& prepared = current();
+    const std::lock_guard lock(prepared.mutex);
     const AttentionShape shape = shape_of(args, dtype, starts);
-    const Device::Compiled& found = compiled(device, shape, backward);
+    const Prepared::Compiled& found = compiled(prepared, shape, backward);
     if (!found.plan) throw Refusal(found.why);
     const auto& [plan, tensors] = *found.plan;
-    const Places places(starts, shape.sequences, args.heads * args.head_dim, args.kv_heads * args.head_dim, args.heads);
+    const Places places(prepared.device, starts, shape.sequences, args.heads * args.head_dim,
+                        args.kv_heads * args.head_dim, args.heads);
     const Room workspace(plan.workspace);
     Memory memory;
     places.bind(tensors, memory);
     bind(tensors, memory);
-    cudnn::require(cudnn::api().set_stream(device.handle, static_cast<cudaStream_t>(stream_in_use())),
+    cudnn::require(cudnn::api().set_stream(prepared.handle, static_cast<cudaStream_t>(stream_in_use())),
                    "cudnnSetStream");
-    cudnn::run(device.handle, plan, memory, workspace.data());
+    cudnn::run(prepared.handle, plan, memory, workspace.data());
     return true;
   } catch (const Refusal& refusal) {
     note_vendor_refusal(refusal.what());

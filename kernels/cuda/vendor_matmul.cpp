@@ -64,6 +64,15 @@ bool lies_like(const ConstMatrix& m, const Matrix& c) {
   return m.dtype == c.dtype && (c.col_stride == 1 ? m.col_stride == 1 : m.row_stride == 1);
 }
 
+/// fp32 sums of a product, for the length of a call.
+struct Sums {
+  explicit Sums(int64_t count) : data(static_cast<float*>(allocate(static_cast<size_t>(count) * sizeof(float)))) {}
+  ~Sums() { release(data); }
+  Sums(const Sums&) = delete;
+  Sums& operator=(const Sums&) = delete;
+  float* data;
+};
+
 std::string compute(const MatmulArgs& args) {
   if (args.c.rows == 0 || args.c.cols == 0) return {};
   const bool adds = args.residual.data != nullptr;
@@ -73,19 +82,58 @@ std::string compute(const MatmulArgs& args) {
       before = {args.c.data, args.c.dtype, args.c.rows, args.c.cols, args.c.row_stride, args.c.col_stride};
     return multiply(args, args.c, args.alpha, before);
   }
-  struct Room {
-    explicit Room(int64_t count) : data(static_cast<float*>(allocate(static_cast<size_t>(count) * sizeof(float)))) {}
-    ~Room() { release(data); }
-    float* data;
-  } const sums(args.c.rows * args.c.cols);
+  const Sums sums(args.c.rows * args.c.cols);
   const std::string why = multiply(args, row_major(sums.data, DType::f32, args.c.rows, args.c.cols), 1.0f, {});
   if (why.empty()) finish_sums(args, sums.data);
   return why;
 }
 
+cudaDataType_t type_of(Format format) {
+  return format == Format::e4m3 ? CUDA_R_8F_E4M3 : format == Format::e5m2 ? CUDA_R_8F_E5M2 : CUDA_R_4F_E2M1;
+}
+
+/// Rows of codes are columns of the memory.
+lt::Operand side(const VendorCodes& codes, int64_t rows, cublasLtMatmulMatrixScale_t scaling, bool left) {
+  return {codes.codes, type_of(codes.format), codes.cols, rows, codes.cols, left, scaling, codes.scales};
+}
+
+std::string compute(VendorProduct product, const VendorCodes& a, const VendorCodes& b, const MatmulArgs& finish) {
+  const std::string why = vendor_shape_refusal(product, b.rows, b.cols);
+  if (!why.empty()) return "cuBLASLt has " + why;
+  const bool blocks = product == VendorProduct::fp8_blocks;
+  const auto scaling = product == VendorProduct::mxfp8   ? CUBLASLT_MATMUL_MATRIX_SCALE_VEC32_UE8M0
+                       : product == VendorProduct::nvfp4 ? CUBLASLT_MATMUL_MATRIX_SCALE_VEC16_UE4M3
+                       : blocks                          ? CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F
+                                                         : CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
+  const int64_t rows = blocks ? (a.rows + 3) / 4 * 4 : a.rows;
+  lt::Product p{side(b, b.rows, blocks ? CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F : scaling, true),
+                side(a, rows, scaling, false)};
+  p.rows = b.rows;
+  p.cols = rows;
+  const bool direct = rows == a.rows && has_plain_finish(finish) && finish.residual.data == nullptr &&
+                      finish.c.col_stride == 1 && finish.c.row_stride >= b.rows;
+  const Sums sums(direct ? 0 : rows * b.rows);
+  p.d = direct ? finish.c.data : sums.data;
+  p.d_type = direct ? type_of(finish.c.dtype) : CUDA_R_32F;
+  p.d_stride = direct ? finish.c.row_stride : b.rows;
+  p.alpha = direct ? finish.alpha : 1.0f;
+  p.c = p.d;
+  p.c_stride = p.d_stride;
+  const std::string failure = lt::run(p);
+  if (failure.empty() && !direct) finish_sums(finish, sums.data);
+  return failure;
+}
+
 }  // namespace
 
 std::string cublaslt_library() { return lt::library(); }
+
+bool vendor_matmul_codes(VendorProduct product, const VendorCodes& a, const VendorCodes& b, const MatmulArgs& finish) {
+  if (a.rows == 0) return true;
+  const std::string why = compute(product, a, b, finish);
+  if (!why.empty()) note_vendor_refusal(why);
+  return why.empty();
+}
 
 bool vendor_matmul(const MatmulArgs& args) {
   if (!fits(args)) return false;

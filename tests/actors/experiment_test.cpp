@@ -20,6 +20,12 @@ TEST_CASE("profiles of trainer and groups") {
   CHECK(e.trainer_profile().name == "fp16");
   SamplerGroupOptions group;
   CHECK(e.group_profile(group) == e.trainer_profile());
+  e.trainer.kernels = "vendor";  // of the trainer alone
+  CHECK_FALSE(e.trainer_profile().invariant);
+  CHECK(e.group_profile(group).invariant);
+  group.kernels = "vendor";
+  CHECK(e.group_profile(group) == e.trainer_profile());
+  e.trainer.kernels = group.kernels = "invariant";
   group.profile = "h100-fp8";
   CHECK(e.group_profile(group).name == "h100-fp8");
   group.profile = "h101";

@@ -47,6 +47,7 @@ std::vector<DeviceCase> device_cases() {
   add_embedding_cases(cases);
   add_cache_cases(cases);
   add_sampling_cases(cases);
+  add_vendor_cases(cases);
   add_stream_cases(cases);
   return cases;
 }

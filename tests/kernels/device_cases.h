@@ -31,6 +31,8 @@ struct DeviceCase {
   bool cpu_bits = true;
   /// The one compute capability of CUDA devices that have it (90 for 9.0); 0: all have.
   int only_capability = 0;
+  /// False where a GPU may give other bits each time, within what `check` allows.
+  bool repeats = true;
 
   std::string name() const { return kernel + " " + type + " " + shape; }
 };
@@ -52,6 +54,7 @@ void add_convert_cases(std::vector<DeviceCase>& cases);
 void add_embedding_cases(std::vector<DeviceCase>& cases);
 void add_cache_cases(std::vector<DeviceCase>& cases);
 void add_sampling_cases(std::vector<DeviceCase>& cases);
+void add_vendor_cases(std::vector<DeviceCase>& cases);
 void add_stream_cases(std::vector<DeviceCase>& cases);
 
 /// The first difference in bits; empty: none. NaN equals NaN: what its bits are, no device promises.

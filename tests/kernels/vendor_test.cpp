@@ -89,6 +89,78 @@ TEST_CASE("vendor: cuDNN's attention serves bf16 and fp16 on compute capability 
   }
 }
 
+TEST_CASE("vendor: block scales lie where cuBLASLt looks for them") {
+  // Tiles of 128 x 4, in which rows 32 apart are neighbours: the documented picture of the first tile, and the next.
+  CHECK(tiled_scale_place(0, 0, 6) == 0);
+  CHECK(tiled_scale_place(0, 3, 6) == 3);
+  CHECK(tiled_scale_place(32, 0, 6) == 4);
+  CHECK(tiled_scale_place(96, 3, 6) == 15);
+  CHECK(tiled_scale_place(1, 0, 6) == 16);
+  CHECK(tiled_scale_place(127, 3, 6) == 511);
+  CHECK(tiled_scale_place(0, 4, 6) == 512);
+  CHECK(tiled_scale_place(128, 0, 6) == 1024);
+  CHECK(tiled_scale_bytes(129, 6) == 2048);
+  CHECK(tiled_scale_bytes(0, 6) == 0);
+
+  const auto each_once = [](const Quantization& how, VendorProduct product, int64_t length) {
+    const QuantizedMatrix m = random_matrix(how, 150, 200, 3, true);
+    const VendorBytes bytes = vendor_bytes(m, product);
+    const int64_t blocks = (m.cols + length - 1) / length;
+    CHECK(bytes.codes == m.codes);
+    REQUIRE(static_cast<int64_t>(bytes.scales.size()) == tiled_scale_bytes(m.rows, blocks));
+    std::vector<int> uses(bytes.scales.size());
+    int64_t wrong = 0;
+    for (int64_t i = 0; i < m.rows * blocks; ++i) {
+      const auto place = static_cast<size_t>(tiled_scale_place(i / blocks, i % blocks, blocks));
+      ++uses[place];
+      wrong += bytes.scales[place] != m.block_codes[static_cast<size_t>(i)];
+    }
+    for (size_t i = 0; i < uses.size(); ++i) wrong += uses[i] > 1 || (uses[i] == 0 && bytes.scales[i] != 0);
+    CHECK(wrong == 0);
+  };
+  each_once({Format::e4m3, Scaling::mx32}, VendorProduct::mxfp8, 32);
+  each_once({Format::e2m1, Scaling::nv16}, VendorProduct::nvfp4, 16);
+
+  const auto floats = [](const VendorBytes& bytes) {
+    std::vector<float> out(bytes.scales.size() / sizeof(float));
+    std::memcpy(out.data(), bytes.scales.data(), bytes.scales.size());
+    return out;
+  };
+  // Five rows of three blocks: eight rows' places for each block; codes too have room for eight rows.
+  const QuantizedMatrix rows = quantize(values<float>(5 * 384, 4), 5, 384, {Format::e4m3, Scaling::block1x128});
+  const VendorBytes a = vendor_bytes(rows, VendorProduct::fp8_blocks);
+  REQUIRE(floats(a).size() == 3 * 8);
+  CHECK(a.codes.size() == 8 * 384);
+  for (size_t r = 0; r < 5; ++r)
+    for (size_t b = 0; b < 3; ++b) CHECK(floats(a)[b * 8 + r] == rows.scales[r * 3 + b]);
+  CHECK(floats(a)[5] == 1.0f);
+  // Two blocks of rows by three of inputs: four places for each block of rows.
+  const QuantizedMatrix square = quantize(values<float>(200 * 300, 5), 200, 300, {Format::e4m3, Scaling::block128x128});
+  const std::vector<float> b = floats(vendor_bytes(square, VendorProduct::fp8_blocks));
+  REQUIRE(b.size() == 2 * 4);
+  for (size_t r = 0; r < 2; ++r)
+    for (size_t k = 0; k < 3; ++k) CHECK(b[r * 4 + k] == square.scales[r * 3 + k]);
+
+  CHECK_THROWS_WITH(vendor_bytes(square, VendorProduct::mxfp8),
+                    "vendor_bytes: these scales are not those of the product");
+  CHECK_THROWS(vendor_bytes(square, VendorProduct::plain));
+  CHECK(vendor_bytes(quantize(values<float>(0, 1), 0, 32, {Format::e4m3, Scaling::mx32}), VendorProduct::mxfp8)
+            .scales.empty());
+}
+
+TEST_CASE("vendor: codes need rows of whole blocks and of multiples of 16 bytes") {
+  CHECK(vendor_shape_refusal(VendorProduct::fp8, 48, 80) == "");
+  CHECK(vendor_shape_refusal(VendorProduct::fp8_blocks, 48, 256) == "");
+  CHECK(vendor_shape_refusal(VendorProduct::nvfp4, 16, 32) == "");
+  CHECK(vendor_shape_refusal(VendorProduct::plain, 7, 3) == "");
+  CHECK(vendor_shape_refusal(VendorProduct::fp8, 48, 72) ==
+        "no product of weights [48, 72]: outputs are multiples of 16, inputs of 16");
+  CHECK(vendor_shape_refusal(VendorProduct::fp8, 40, 80) != "");
+  CHECK(vendor_shape_refusal(VendorProduct::fp8_blocks, 48, 64) != "");
+  CHECK(vendor_shape_refusal(VendorProduct::mxfp8, 48, 48) != "");
+  CHECK(vendor_shape_refusal(VendorProduct::fp8, 48, 0) != "");
+}
+
 TEST_CASE("vendor: without the libraries a product is that of matrix units where these take it, else the chain") {
   constexpr ProductBody kVendor = ProductBody::vendor, kUnits = ProductBody::matrix_units, kChain = ProductBody::chain;
   const Shape s{17, 33, 48};

@@ -58,6 +58,7 @@ inline double trainer_pass(const TransformerConfig& config, const Parameters& pa
   const PackedSequences batch = packed(sequences);
   const Tensor hidden = trainer_hidden(config, context, batch);
   auto query = std::make_shared<HeadQuery>();
+  query->choice = context.choice();
   std::vector<int64_t> rows;
   query->selected_offsets = {0};
   for (size_t i = 0; i + 1 < batch.ids.size(); ++i) {

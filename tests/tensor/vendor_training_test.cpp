@@ -51,6 +51,40 @@ TEST_CASE("vendor kernels: gradients are as near to float64 as those of the CPU'
   }
 }
 
+TEST_CASE("vendor kernels: the head's log-probabilities and gradients, at a temperature", "[device]") {
+  struct Result {
+    std::vector<double> log_p, entropy, dhidden, dweight;
+  };
+  const auto run = [](const Device& device, DType dtype, Kernels choice) {
+    Tensor hidden = normals({5, 24}, 1, dtype).to(device), weight = normals({40, 24}, 2, dtype).to(device);
+    hidden.set_requires_grad(true);
+    weight.set_requires_grad(true);
+    auto query = std::make_shared<HeadQuery>();
+    query->temperature = 0.7;
+    query->choice = choice;
+    query->selected_offsets = {0, 1, 2, 3, 4, 5};
+    query->selected_ids = {3, 39, 0, 17, 8};
+    const HeadResult result = selected_log_probs(hidden, weight, query);
+    head_backward(result, normals({5}, 3, kernels::compute_dtype(dtype)).to(device), {});
+    return Result{result.log_p.to_doubles(), result.entropy.to_doubles(), hidden.grad_buffer().to_doubles(),
+                  weight.grad_buffer().to_doubles()};
+  };
+  const Result exact = run(kCpu, DType::f64, Kernels::invariant);
+  int cases = 0;
+  for (const DType dtype : {DType::bf16, DType::f16, DType::f32}) {
+    if (enough(cases++)) continue;
+    INFO(kernels::dtype_name(dtype));
+    const Result cpu = run(kCpu, dtype, Kernels::invariant), vendor = run(other_device(), dtype, Kernels::vendor);
+    // Operands are the same numbers, rounded slopes are not: two roundings to the type.
+    const double rounding = dtype == DType::f32 ? 1e-6 : dtype == DType::bf16 ? 0x1p-8 : 0x1p-11;
+    CHECK(distance(vendor.log_p, cpu.log_p) < 1e-6);
+    CHECK(distance(vendor.entropy, cpu.entropy) < 1e-6);
+    CHECK(distance(vendor.dhidden, cpu.dhidden) < 2 * rounding);
+    CHECK(distance(vendor.dweight, cpu.dweight) < 2 * rounding);
+    CHECK(distance(vendor.log_p, exact.log_p) < 0.05);
+  }
+}
+
 TEST_CASE("vendor kernels: there are none on the CPU, so that the bits are the same", "[device]") {
   for (const DType output : {DType::f32, DType::bf16})
     CHECK((gradients(kCpu, DType::f32, output, true) == gradients(kCpu, DType::f32, output, false)));
