@@ -96,6 +96,15 @@ Finding gpu() {
   return {"CUDA", fmt::format("{}; {}", bodies, driver), ""};
 }
 
+/// Which instruction computes wide products on matrix units (docs/decisions.md); empty: the device has one alone.
+std::string wide_products(const kernels::Device& device) {
+  if (device.kind != kernels::DeviceKind::cuda) return {};
+  kernels::cuda::use_device(device.index);
+  if (kernels::cuda::compute_capability() != 90) return {};
+  const std::string refusal = kernels::cuda::warpgroup_refusal();
+  return "; wide products by " + (refusal.empty() ? "wgmma" : "mma.sync (wgmma: " + refusal + ")");
+}
+
 /// What computes the linear layers of each profile there.
 Finding products_on(const kernels::Device& device) {
   std::map<kernels::ProductBody, std::vector<std::string>> names;
@@ -106,7 +115,8 @@ Finding products_on(const kernels::Device& device) {
     lines.push_back(fmt::format("{}: {}", product_body_name(body), join(profiles, ", ")));
   const bool emulated = device.kind == kernels::DeviceKind::emulated;
   return {"on " + kernels::device_name(device),
-          join(lines, "; ") + (emulated ? "; the CUDA source on the CPU, slow: for tests" : ""), ""};
+          join(lines, "; ") + wide_products(device) + (emulated ? "; the CUDA source on the CPU, slow: for tests" : ""),
+          ""};
 }
 
 Finding vendor_libraries() {

@@ -34,7 +34,7 @@ bool is_empty(const GroupedMatmulArgs& args) {
 }
 
 template <class Sum, bool Cut>
-GPU_BOUNDED_KERNEL(kProductThreads, 2)
+GPU_BOUNDED_KERNEL(kProductThreads, 1)
 void grouped_product_kernel(GroupedMatmulArgs args) {
   const int64_t n = args.all.c.cols, across = pieces(n, kTileRows);
   const GroupTile tile = group_tile(args, kTileRows, block() / across);
@@ -71,25 +71,25 @@ void grouped_unit_kernel(GroupedUnits groups) {
   multiply_unit_tile<T, Tiling, Cut>(job, tile.row, block() % across * Tiling::kCols, memory);
 }
 
-template <class T, class Tiling>
+template <class T, class Tiling, bool Cut>
 void launch_grouped_units(const GroupedUnits& groups) {
   const int64_t blocks = most_tiles(groups.args, Tiling::kRows) * pieces(groups.args.all.c.cols, Tiling::kCols);
-  const Launch shape{"matmul_grouped_units", blocks, Tiling::kThreads, Tiling::kShared};
-  if (groups.args.all.k_tile == 0)
-    launch(shape, grouped_unit_kernel<T, Tiling, false>, groups);
-  else
-    launch(shape, grouped_unit_kernel<T, Tiling, true>, groups);
+  launch({"matmul_grouped_units", blocks, Tiling::kThreads, Tiling::kShared}, grouped_unit_kernel<T, Tiling, Cut>,
+         groups);
+}
+template <class T, bool Cut>
+void launch_grouped_units(const GroupedUnits& groups, UnitTiling tiling) {
+  if (tiling == UnitTiling::few_rows) return launch_grouped_units<T, FewRows, Cut>(groups);
+  // Of a wide tile, sums, partial sums and a group's addresses are more than a thread's registers.
+  if (Cut || tiling == UnitTiling::medium) return launch_grouped_units<T, MediumTiles, Cut>(groups);
+  if constexpr (!Cut) launch_grouped_units<T, WideTiles, Cut>(groups);
 }
 template <class T>
 void launch_grouped_units(const GroupedUnits& groups, UnitTiling tiling) {
-  switch (tiling) {
-    case UnitTiling::few_rows:
-      return launch_grouped_units<T, FewRows>(groups);
-    case UnitTiling::medium:
-      return launch_grouped_units<T, MediumTiles>(groups);
-    default:
-      return launch_grouped_units<T, WideTiles>(groups);
-  }
+  if (groups.args.all.k_tile == 0)
+    launch_grouped_units<T, false>(groups, tiling);
+  else
+    launch_grouped_units<T, true>(groups, tiling);
 }
 
 /// Where rows lie side by side, 16 bytes begin at every eighth: a group may begin anywhere.

@@ -74,7 +74,7 @@ int device_in_use() { return 0; }
 #endif
 
 std::string refusal_of_device() {
-  if (compute_capability() != 90) return "they are of compute capability 9.0 alone";
+  if (compute_capability() != 90) return "there is none: it is of compute capability 9.0 alone";
   if (!is_built()) return "this build has none: it was compiled for sm_90, not sm_90a";
   const int bf16_sums = differences<bf16>(), fp16_sums = differences<fp16>();
   if (bf16_sums + fp16_sums == 0) return {};
