@@ -1,11 +1,19 @@
 #!/usr/bin/env python3
-"""Registers, shared memory, stack and spills of every CUDA kernel, from what `ptxas -v` said: cuda_report.py LOG...
+"""Registers and shared memory of every CUDA kernel, from what `ptxas -v` said: cuda_report.py LOG...
 
-Writes a Markdown table to stdout. Exit 1 when a kernel spills registers or keeps arrays in local memory.
+Writes a Markdown page to stdout. Exit 1 when a kernel spills registers or keeps arrays in local memory.
 """
 import re
 import subprocess
 import sys
+
+PAGE = """# Registers of the CUDA kernels
+
+Written by `make cuda-report` from what `ptxas -v` says of every kernel: registers of a thread by architecture, and the
+bytes of its block's shared memory of fixed size. No kernel spills registers or keeps an array in local memory: the
+target fails where one does. A test sees that every kernel is listed, and none that is gone. No GPU has run them yet.
+
+"""
 
 
 def short(names):
@@ -38,22 +46,38 @@ def kernels(log):
     return found
 
 
+def capability(arch):
+    """sm_100a: (100, 'a')."""
+    number, letter = re.fullmatch(r"sm_(\d+)(\w*)", arch).groups()
+    return int(number), letter
+
+
+def table(rows):
+    """A row for each kernel: shared memory, and registers by architecture."""
+    archs = sorted({row["arch"] for row in rows}, key=capability)
+    found = {(row["name"], row["arch"]): row for row in rows}
+    yield "| kernel | shared memory | " + " | ".join(archs) + " |"
+    yield "|---|---|" + "---|" * len(archs)
+    for name in sorted({row["name"] for row in rows}):
+        own = [found.get((name, arch)) for arch in archs]
+        shared = "/".join(str(size) for size in sorted({row["shared"] for row in own if row}))
+        yield f"| {name} | {shared} | " + " | ".join(str(row["registers"]) if row else "-" for row in own) + " |"
+
+
 def main(logs):
     rows = [row for log in logs for row in kernels(log)]
     if not rows:
         sys.exit("cuda_report: no kernel in " + " ".join(logs))
     for row, name in zip(rows, short([row["name"] for row in rows])):
         row["name"] = name
-    rows.sort(key=lambda row: (row["name"], row["arch"]))
-    print("| kernel | architecture | registers | shared memory of fixed size | stack | spilled bytes |")
-    print("|---|---|---|---|---|---|")
-    for row in rows:
-        print("| {name} | {arch} | {registers} | {shared} | {stack} | {spills} |".format(**row))
     bad = [row for row in rows if row["stack"] or row["spills"]]
     for row in bad:
         print(f"cuda_report: {row['name']} on {row['arch']}: {row['stack']} bytes of stack, {row['spills']} spilled",
               file=sys.stderr)
-    return 1 if bad else 0
+    if bad:
+        return 1
+    print(PAGE + "\n".join(table(rows)))
+    return 0
 
 
 if __name__ == "__main__":

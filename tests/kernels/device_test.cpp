@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <limits>
+#include <regex>
 #include <set>
 #include <sstream>
 #include <stdexcept>
@@ -207,6 +209,32 @@ TEST_CASE("docs/ops.md is what the declarations and the table say") {
   INFO("write it again with: make ops");
   CHECK(text.str() == support_page(MOTLEY_SOURCE_DIR));
 }
+namespace {
+
+/// The names that `pattern` finds in the CUDA sources or in a page.
+std::set<std::string> names_in(const std::string& file, const std::regex& pattern) {
+  std::ifstream in(file);
+  std::ostringstream text;
+  text << in.rdbuf();
+  const std::string all = text.str();
+  std::set<std::string> names;
+  for (std::sregex_iterator i(all.begin(), all.end(), pattern), end; i != end; ++i) names.insert((*i)[1]);
+  return names;
+}
+
+}  // namespace
+
+TEST_CASE("docs/cuda-report.md lists every CUDA kernel, and none that is gone") {
+  static const std::regex kernel(R"(GPU_(?:KERNEL|BOUNDED_KERNEL\([^\n]*\))\s+void (\w+)\()"),
+      row(R"(\n\| (\w+_kernel)\b)");
+  std::set<std::string> kernels;
+  for (const auto& entry : std::filesystem::directory_iterator(MOTLEY_SOURCE_DIR "/kernels/cuda"))
+    kernels.merge(names_in(entry.path().string(), kernel));
+  INFO("write it again with: make cuda-report");
+  CHECK(kernels.size() > 40);
+  CHECK(names_in(MOTLEY_SOURCE_DIR "/docs/cuda-report.md", row) == kernels);
+}
+
 TEST_CASE("write docs/ops.md", "[.write-ops]") {
   std::ofstream(MOTLEY_SOURCE_DIR "/docs/ops.md") << support_page(MOTLEY_SOURCE_DIR);
 }
