@@ -80,6 +80,7 @@ struct Engine::State {
     kernels::finish_stream(weights->device());  // the table is for the engine's stream
   }
 
+  void drain() noexcept;
   void list_draws();
   Tensor hidden_to_draw_from();
   void head(const Tensor& hidden, int64_t first, int64_t rows, float* logits);
@@ -165,6 +166,14 @@ EngineStats Engine::stats() const {
   return stats;
 }
 void Engine::check_pages() const { state_->schedule.check_pages(); }
+
+/// After an exception: waits for what was given to the stream, so that what it uses may go.
+void Engine::State::drain() noexcept {
+  try {
+    kernels::finish_stream(weights->device());
+  } catch (const std::exception&) {  // the first one is the one to tell
+  }
+}
 
 void Engine::State::list_draws() {
   drawings.clear();
@@ -324,6 +333,7 @@ std::vector<StepOutput> Engine::step() {
       state.draw(hidden, outputs);
     }
   } catch (...) {
+    state.drain();
     state.schedule.restart();
     throw;
   }
@@ -333,7 +343,12 @@ std::vector<StepOutput> Engine::step() {
 
 std::vector<std::vector<float>> Engine::score(const std::vector<std::vector<int32_t>>& sequences, double temperature) {
   const kernels::StreamScope scope(state_->stream);
-  return score_sequences(*state_->weights, state_->table, state_->limits, sequences, temperature);
+  try {
+    return score_sequences(*state_->weights, state_->table, state_->limits, sequences, temperature);
+  } catch (...) {
+    state_->drain();
+    throw;
+  }
 }
 
 }  // namespace motley

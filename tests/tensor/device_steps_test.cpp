@@ -92,6 +92,26 @@ TEST_CASE("an engine whose device has no memory left says so, loses nothing, and
   CHECK(finished == generate(bf16_weights(model, {}), limits, requests));
 }
 
+TEST_CASE("what a step or a score left undone when memory ran out is over before its memory and weights go") {
+  const Model model = make_model(smallest(), 4);
+  kernels::emulated::synchronize();
+  const kernels::MemoryUse use = kernels::emulated::memory_use();
+  for (const bool scores : {false, true}) {
+    Engine engine(bf16_weights(model, kEmulated), {.max_sequences = 1, .page_size = 2});
+    engine.submit(make_request(1, 4, 3, 11, {1.0, 1.0, 0}));
+    // Room for 1024 bytes of cache and the lists of the pass, and not for all of it.
+    kernels::emulated::set_total_memory(kernels::emulated::memory_use().in_use + 1500);
+    if (scores)
+      CHECK_THROWS_WITH(engine.score({{1, 2, 3}}, 1.0), Catch::Contains("out of memory"));
+    else
+      CHECK_THROWS_WITH(engine.step(), Catch::Contains("out of memory"));
+    kernels::emulated::set_total_memory(use.total);
+    engine.set_weights(bf16_weights(model, kEmulated, 2));
+  }
+  CHECK_NOTHROW(kernels::emulated::synchronize());
+  CHECK(kernels::emulated::memory_use().in_use == use.in_use);
+}
+
 TEST_CASE("at most so many graphs are kept, those that were used last", "[device]") {
   const Device there = other_device();
   int done = 0;
