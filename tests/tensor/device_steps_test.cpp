@@ -92,6 +92,15 @@ TEST_CASE("an engine whose device has no memory left says so, loses nothing, and
   CHECK(finished == generate(bf16_weights(model, {}), limits, requests));
 }
 
+TEST_CASE("graphs are captured anew when the cache has grown", "[device]") {
+  const Model model = make_model(smallest(), 4);
+  // The 17th page makes the cache grow; the lists of a step have room for more.
+  const std::vector<GenerateRequest> requests{make_request(1, 4, 16, 11, {1.0, 1.0, 0})};
+  const EngineLimits limits{.max_sequences = 1, .page_size = 1};
+  CHECK(generate(bf16_weights(model, other_device()), limits, requests) ==
+        generate(bf16_weights(model, {}), limits, requests));
+}
+
 TEST_CASE("what a step or a score left undone when memory ran out is over before its memory and weights go") {
   const Model model = make_model(smallest(), 4);
   kernels::emulated::synchronize();
