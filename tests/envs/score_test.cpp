@@ -1,9 +1,8 @@
 // Scores of episodes on a repository task: what passes, what fails, what is not even tried, and what is an error.
-#include "envs/repository/score.h"
-
 #include <catch2/catch.hpp>
 #include <string>
 
+#include "envs/repository/prove.h"
 #include "tests/envs/sandbox_here.h"
 
 namespace motley::envs {
@@ -145,6 +144,31 @@ TEST_CASE("what is nobody's fault but the sandbox's or the task's is an error, n
   Sandbox deep(*host, sandbox_limits(task().limits));
   deep.call("for i in {1..70}; do mkdir d; cd d; done");
   CHECK(score_episode(*host, task(), deep).kind == Score::Kind::rejected);
+}
+
+TEST_CASE("a task is proved by running it: untouched it fails, its fix and its demonstration pass",
+          "[sandbox][score]") {
+  SandboxHost* host = sandbox_host();
+  if (host == nullptr) return;
+  RepositoryTask good = task();
+  WorkTree fix;
+  fix.add("twice.sh", file("echo $(($1 * 2))\n"));
+  good.fix = TreeSource(fix);
+  good.demonstration = {"cat twice.sh", "sed -i 's/\\* \\$1/* 2/' twice.sh"};
+  CHECK(prove_task(*host, good).empty());
+  RepositoryTask easy = good;
+  easy.test = "true";
+  CHECK(prove_task(*host, easy) == std::vector<std::string>{"the untouched tree passes the tests"});
+  RepositoryTask bad = good;
+  bad.test = "echo wrong; exit 3";
+  CHECK(prove_task(*host, bad) ==
+        std::vector<std::string>{"the fix does not pass: the tests ended with status 3: wrong",
+                                 "the demonstration does not pass: the tests ended with status 3: wrong"});
+  RepositoryTask missing = good;
+  missing.tests = std::filesystem::path("/nowhere/at all");
+  const std::vector<std::string> problems = prove_task(*host, missing);
+  REQUIRE(problems.size() == 1);
+  CHECK_THAT(problems.at(0), Catch::Contains("cannot be scored"));
 }
 
 }  // namespace
