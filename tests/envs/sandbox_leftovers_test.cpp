@@ -193,9 +193,11 @@ TEST_CASE("what a dead run left in its cgroups is cleared away at the next start
   std::ofstream(run + "/7/cgroup.procs") << pid << std::flush;
   const SandboxHost next;
   CHECK_FALSE(fs::exists(run));
+  kill(pid, SIGTERM);  // nothing to a process that was killed; ends one that was not
   int status = 0;
   CHECK(waitpid(pid, &status, 0) == pid);
   CHECK(WIFSIGNALED(status));
+  CHECK(WTERMSIG(status) == SIGKILL);
 }
 
 TEST_CASE("an ordinary user has sandboxes too, without cgroups of root's", "[sandbox]") {
