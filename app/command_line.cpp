@@ -28,6 +28,7 @@ struct CommandLine {
   MismatchArguments mismatch;
   BenchArguments bench;
   AuditArguments audit;
+  TasksArguments tasks;
   std::string list_topic;
   bool list_json = false, doctor_json = false;
   std::function<int()> command;
@@ -224,6 +225,22 @@ void add_audit(CLI::App& app, CommandLine& line) {
   command->callback([&line] { line.command = [&line] { return audit_command(line.audit); }; });
 }
 
+void add_tasks(CLI::App& app, CommandLine& line) {
+  CLI::App* command =
+      app.add_subcommand("tasks", "repository tasks: generate makes small ones, check looks for what is wrong");
+  TasksArguments& a = line.tasks;
+  command->add_option("action", a.action, "generate or check")->required()->check(CLI::IsMember({"generate", "check"}));
+  command->add_option("path", a.path, "a folder; of check also a .jsonl file")->required();
+  command->add_option("--seed", a.seed, "of the tasks (generate)")
+      ->check(CLI::Range(uint64_t{0}, kMaxSeed))
+      ->capture_default_str();
+  command->add_option("--count", a.count, "of the tasks (generate)")
+      ->check(CLI::Range(1, 100000))
+      ->capture_default_str();
+  command->add_flag("--json", a.json, "the result as JSON");
+  command->callback([&line] { line.command = [&line] { return tasks_command(line.tasks); }; });
+}
+
 void add_rest(CLI::App& app, CommandLine& line) {
   CLI::App* list = app.add_subcommand("list", "every name that a TOML may use, with one line each");
   list->add_option("what", line.list_topic, join(list_topics(), ", "))->required();
@@ -311,6 +328,7 @@ int run_command_line(int argc, char** argv) {
     add_mismatch(app, line);
     add_bench(app, line);
     add_audit(app, line);
+    add_tasks(app, line);
     add_rest(app, line);
     if (const int code = parse(app, argc, argv); code >= 0) return code;
     const int code = line.command();

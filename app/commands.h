@@ -67,6 +67,13 @@ struct AuditArguments {
   bool print_problem = false, json = false, table = false;
 };
 
+struct TasksArguments {
+  std::string action, path;
+  uint64_t seed = 0;
+  int64_t count = 500;
+  bool json = false;
+};
+
 int run_command(const RunArguments& arguments);
 int generate_command(const GenerateArguments& arguments);
 int score_command(const ScoreArguments& arguments);
@@ -76,6 +83,7 @@ int list_command(const std::string& what, bool json);
 int doctor_command(bool json);
 int bench_command(const BenchArguments& arguments);
 int audit_command(const AuditArguments& arguments);
+int tasks_command(const TasksArguments& arguments);
 int schema_command();
 const std::vector<std::string>& list_topics();
 

@@ -253,7 +253,8 @@ std::vector<RepositoryTask> load_repository_tasks(const fs::path& path) {
   std::vector<RepositoryTask> tasks;
   try {
     if (!fs::exists(path)) throw TaskError(path.string() + ": does not exist");
-    tasks = fs::is_directory(path) ? load_folders(path) : load_lines(path);
+    const fs::path lines = fs::is_directory(path) ? path / "tasks.jsonl" : path;
+    tasks = fs::exists(lines) ? load_lines(lines) : load_folders(path);
   } catch (const fs::filesystem_error& error) {
     throw TaskError(path.string() + ": " + error.code().message());
   }

@@ -44,8 +44,8 @@ struct RepositoryTask {
   RepositoryLimits limits{};
 };
 
-/// A .jsonl file, or a folder with a folder for each task, in the order of ids. Checks all that can be checked without
-/// reading the trees. Throws TaskError naming file, line and key.
+/// A .jsonl file, a folder with a tasks.jsonl, or a folder with a folder for each task, in the order of ids. Checks all
+/// that can be checked without reading the trees. Throws TaskError naming file, line and key.
 std::vector<RepositoryTask> load_repository_tasks(const std::filesystem::path& path);
 
 /// The work tree as the model sees it: scrubbed.

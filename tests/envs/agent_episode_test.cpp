@@ -3,6 +3,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "envs/chat/demonstration.h"
 #include "envs/environment.h"
 
 using Catch::Matchers::Contains;
@@ -187,6 +188,41 @@ TEST_CASE("an episode keeps a reply's thinking in the next prompt") {
   prefix.insert(prefix.end(), reply.begin(), reply.end());
   REQUIRE(episode.context().size() > prefix.size());
   CHECK(std::equal(prefix.begin(), prefix.end(), episode.context().begin()));
+}
+
+TEST_CASE("a demonstration is the transcript of an agent that does it, its results really read") {
+  const Fixture f;
+  std::vector<std::string> run;
+  const CommandRunner shell = [&](const std::string& command, double seconds) {
+    CHECK(seconds > 0);
+    run.push_back(command);
+    return CommandResult{{command == "cat f" ? "ab\n" : "", command == "false" ? 1 : 0}, 1.0};
+  };
+  const Transcript transcript = demonstrate(f.format, f.limits, "", "fix", {"cat f", "false"}, shell);
+  CHECK(transcript.end == EpisodeEnd::submitted);
+  CHECK(run == std::vector<std::string>{"cat f", "false"});
+  CHECK(f.tokenizer.decode(transcript.tokens) == "fix$cat fab$false[1].");
+  std::string drawn;
+  for (size_t i = 0; i < transcript.tokens.size(); ++i) {
+    const std::vector<int32_t> one{transcript.tokens[i]};
+    if (transcript.drawn[i]) drawn += one[0] == f.tokenizer.eos() ? "|" : f.tokenizer.decode(one);
+  }
+  CHECK(drawn == "$cat f|$false|.|");
+  // What a limit ends is no example: a reply too long, one turn too few, a command that takes too long.
+  AgentLimits limits = f.limits;
+  limits.reply_tokens = 6;
+  CHECK(demonstrate(f.format, limits, "", "fix", {"cat f", "ls"}, shell).end == EpisodeEnd::token_limit);
+  limits = f.limits;
+  limits.turns = 2;
+  CHECK(demonstrate(f.format, limits, "", "fix", {"cat f", "ls"}, shell).end == EpisodeEnd::turn_limit);
+  limits.turns = 3;
+  limits.seconds = 1.5;
+  CHECK(demonstrate(f.format, limits, "", "fix", {"cat f", "ls"}, shell).end == EpisodeEnd::time_limit);
+  limits.tokens = 3;
+  CHECK(demonstrate(f.format, limits, "", "fix", {}, shell).end == EpisodeEnd::token_limit);
+  CHECK_THROWS_WITH(demonstrate(f.format, f.limits, "", "fix", {"x"},
+                                [](const std::string&, double) -> CommandResult { throw TaskError("gone"); }),
+                    "gone");
 }
 
 }  // namespace motley::envs
