@@ -237,6 +237,7 @@ void add_tasks(CLI::App& app, CommandLine& line) {
   command->add_option("--count", a.count, "of the tasks (generate)")
       ->check(CLI::Range(1, 100000))
       ->capture_default_str();
+  command->add_flag("--no-run", a.no_run, "only what shows without running tests in sandboxes (check)");
   command->add_flag("--json", a.json, "the result as JSON");
   command->callback([&line] { line.command = [&line] { return tasks_command(line.tasks); }; });
 }

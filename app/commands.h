@@ -71,7 +71,7 @@ struct TasksArguments {
   std::string action, path;
   uint64_t seed = 0;
   int64_t count = 500;
-  bool json = false;
+  bool no_run = false, json = false;
 };
 
 int run_command(const RunArguments& arguments);

@@ -99,17 +99,21 @@ std::vector<std::string> scrub(WorkTree& tree, const std::vector<std::string>& p
 
 std::vector<Trace> find_traces(const WorkTree& tree, const Patch& patch) {
   std::vector<Trace> traces;
+  const std::vector<std::string> touched = touched_paths(patch);
   for (const std::string& wanted : telling_lines(patch)) {
     for (const auto& [path, entry] : tree.entries()) {
+      const bool own = std::binary_search(touched.begin(), touched.end(), path);
       if (path.find(wanted) != std::string::npos) traces.push_back({path, 0, wanted});
       const bool link = entry.kind == TreeEntry::Kind::link;
       const std::string& text = entry.content;
       for (size_t at = text.find(wanted), line = 1, counted = 0; at != std::string::npos; at = text.find(wanted, at)) {
         line += static_cast<size_t>(std::count(text.begin() + static_cast<std::ptrdiff_t>(counted),
                                                text.begin() + static_cast<std::ptrdiff_t>(at), '\n'));
-        traces.push_back({path, link ? 0 : line, wanted});
+        const size_t begin = text.rfind('\n', at) + 1, end = std::min(text.find('\n', at), text.size());
+        if (!own || trimmed(std::string_view(text).substr(begin, end - begin)) != wanted)
+          traces.push_back({path, link ? 0 : line, wanted});
         counted = at;
-        at = std::min(text.find('\n', at), text.size());  // once a line
+        at = end;  // once a line
       }
     }
   }

@@ -28,8 +28,8 @@ struct Trace {
   std::string text;   // the added line, without blanks around it
 };
 /// Every place where a line that the patch adds stands in the tree already, as part of a line or whole. Left out are
-/// lines with fewer than `kTellingBytes` bytes that are no blanks, and those that the patch itself shows to be there
-/// before: context or removed lines.
+/// lines with fewer than `kTellingBytes` bytes that are no blanks, and what the patch only repeats: its context and
+/// removed lines anywhere, and whole lines of the files that it touches.
 std::vector<Trace> find_traces(const WorkTree& tree, const Patch& patch);
 inline constexpr size_t kTellingBytes = 8;
 

@@ -207,6 +207,13 @@ TEST_CASE("traces of the fix are found wherever they stand") {
   moved["tree"]["add.py"] = "x\nimport math\n";
   moved["patch"] = "--- a/add.py\n+++ b/add.py\n@@ -1,2 +1,2 @@\n+import math\n x\n-import math\n";
   CHECK(problems(moved).empty());
+  Json twice = task();  // a line that the touched file has elsewhere; behind a # it is a trace there, too
+  twice["tree"]["add.py"] = "return a + b\n" + kBroken;
+  twice["patch"] =
+      "--- a/add.py\n+++ b/add.py\n@@ -2,2 +2,2 @@\n def add(a, b):\n-    return a - b\n+    return a + b\n";
+  CHECK(problems(twice).empty());
+  twice["tree"]["add.py"] = "# return a + b\n" + kBroken;
+  CHECK_THAT(problems(twice), Contains("trace of the fix in add.py:1"));
   Json known = with("notes.txt", "return a + b");
   known["known_lines"] = {"return a + b"};
   CHECK(problems(known).empty());

@@ -1,0 +1,116 @@
+// Agents on repository tasks in real sandboxes: whole episodes, demonstrations, and what proving a task finds.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <numeric>
+
+#include "envs/repository/generate.h"
+#include "envs/repository/session.h"
+#include "tests/envs/sandbox_here.h"
+
+using Catch::Matchers::Contains;
+
+namespace motley::envs {
+namespace {
+
+RepositoryTask task() {
+  RepositoryTask task = generate_task("bash", 0, 0, false);
+  WorkTree tree, tests;
+  tree.add("sum.sh", file("echo $(($1 - $2))\n"));
+  tests.add("test.sh", file("[ \"$(bash sum.sh 4 3)\" = 7 ]\n"));
+  task.issue = "sum.sh 4 3 gives 1, not 7";
+  task.tree = tree;
+  task.tests = tests;
+  task.fix = std::string("--- a/sum.sh\n+++ b/sum.sh\n@@ -1 +1 @@\n-echo $(($1 - $2))\n+echo $(($1 + $2))\n");
+  task.demonstration = {"cat sum.sh", "sed -i s/-/+/ sum.sh"};
+  return task;
+}
+
+struct Agent {
+  Tokenizer tokenizer{task_symbols(), true};
+  ChatFormat format{"compact", tokenizer};
+  /// Says these replies in turn, each with its end token.
+  ReplySampler script(std::vector<std::string> replies) const {
+    return [this, replies, turn = size_t{0}](const Tokens&, int64_t) mutable {
+      Tokens ids = tokenizer.encode(replies.at(turn++));
+      ids.push_back(tokenizer.eos());
+      return ids;
+    };
+  }
+};
+
+}  // namespace
+
+TEST_CASE("whole episodes in real sandboxes: mended, not mended, nonsense, out of turns") {
+  SandboxHost* host = sandbox_host();
+  if (!host) return;
+  const Agent agent;
+  const RepositoryTask one = task();
+  const auto play = [&](std::vector<std::string> replies, const AgentLimits& limits = {}) {
+    return run_episode(*host, one, agent.format, limits, "", agent.script(std::move(replies)));
+  };
+  const AgentOutcome right = play({"$cat sum.sh", "$x=+; sed -i s/-/$x/ sum.sh", "$cat sum.sh; false", "."});
+  CAPTURE(right.score.reason);
+  CHECK(right.end == EpisodeEnd::submitted);
+  CHECK(right.score.kind == Score::Kind::passed);
+  CHECK(right.turns.size() == 4);
+  CHECK(agent.tokenizer.decode(right.tokens) ==
+        "sum.sh 4 3 gives 1, not 7$cat sum.shecho $(($1 - $2))$x=+; sed -i s/-/$x/ sum.sh$cat sum.sh; false"
+        "echo $(($1 + $2))\n[1].");
+  CHECK(std::count(right.drawn.begin(), right.drawn.end(), 1) ==
+        std::accumulate(right.turns.begin(), right.turns.end(), int64_t{0}));
+  const AgentOutcome wrong = play({"$ls -a", "."});
+  CHECK(wrong.score.kind == Score::Kind::failed);
+  CHECK_THAT(agent.tokenizer.decode(wrong.tokens), !Contains("test.sh"));  // hidden
+  const AgentOutcome nonsense = play({"a", "b", "c"});
+  CHECK(nonsense.end == EpisodeEnd::format_errors);
+  CHECK(nonsense.format_errors == 3);
+  CHECK(nonsense.score.kind == Score::Kind::failed);
+  // A partial answer counts: the tree is scored as it stands when the turns are used up.
+  const AgentOutcome partial = play({"$sed -i s/-/+/ sum.sh"}, {.turns = 1});
+  CHECK(partial.end == EpisodeEnd::turn_limit);
+  CHECK(partial.score.kind == Score::Kind::passed);
+  const AgentOutcome cheat = play({"$echo true >test.sh", "."});
+  CHECK(cheat.score.kind == Score::Kind::rejected);
+  const AgentOutcome slow = play({"$sleep 60"}, {.seconds = 0.2});
+  CHECK(slow.end == EpisodeEnd::time_limit);
+  CHECK(slow.score.kind == Score::Kind::failed);
+}
+
+TEST_CASE("a task's demonstration becomes an example only if it passes") {
+  SandboxHost* host = sandbox_host();
+  if (!host) return;
+  const Agent agent;
+  RepositoryTask one = task();
+  const Transcript transcript = demonstrate_task(*host, one, agent.format, {}, "");
+  CHECK(agent.tokenizer.decode(transcript.tokens) ==
+        "sum.sh 4 3 gives 1, not 7$cat sum.shecho $(($1 - $2))$sed -i s/-/+/ sum.sh.");
+  one.demonstration = {"cat sum.sh"};
+  CHECK_THROWS_WITH(demonstrate_task(*host, one, agent.format, {}, ""), Contains("does not pass"));
+  one.demonstration = {};
+  CHECK_THROWS_WITH(demonstrate_task(*host, one, agent.format, {}, ""), Contains("no demonstration"));
+  one = task();
+  CHECK_THROWS_WITH(demonstrate_task(*host, one, agent.format, {.turns = 2}, ""), Contains("ends by turn_limit"));
+}
+
+TEST_CASE("proving a task: the untouched tree must fail, fix and demonstration must pass") {
+  SandboxHost* host = sandbox_host();
+  if (!host) return;
+  RepositoryTask one = task();
+  CHECK(prove_task(*host, one).empty());
+  one.test = "true";
+  CHECK(prove_task(*host, one) == std::vector<std::string>{"the untouched tree passes its hidden tests"});
+  one = task();
+  one.fix = std::string("--- a/sum.sh\n+++ b/sum.sh\n@@ -1 +1 @@\n-echo $(($1 - $2))\n+echo $(($1 * $2))\n");
+  one.demonstration = {"true"};
+  const auto problems = prove_task(*host, one);
+  REQUIRE(problems.size() == 2);
+  CHECK_THAT(problems[0], Contains("the fix does not pass"));
+  CHECK_THAT(problems[1], Contains("the demonstration does not pass"));
+  for (const std::string& family : task_families()) {
+    const RepositoryTask made = generate_task(family, 5, 0, false);
+    CAPTURE(made.issue);
+    CHECK(prove_task(*host, made).empty());
+  }
+}
+
+}  // namespace motley::envs
