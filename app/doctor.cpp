@@ -102,7 +102,7 @@ std::string wide_products(const kernels::Device& device) {
   kernels::cuda::use_device(device.index);
   if (kernels::cuda::compute_capability() != 90) return {};
   const std::string refusal = kernels::cuda::warpgroup_refusal();
-  return "; wide products by " + (refusal.empty() ? "wgmma" : "mma.sync (wgmma: " + refusal + ")");
+  return "wide products by " + (refusal.empty() ? "wgmma" : "mma.sync (wgmma: " + refusal + ")");
 }
 
 /// What computes the linear layers of each profile there.
@@ -113,10 +113,13 @@ Finding products_on(const kernels::Device& device) {
   std::vector<std::string> lines;
   for (const auto& [body, profiles] : names)
     lines.push_back(fmt::format("{}: {}", product_body_name(body), join(profiles, ", ")));
-  const bool emulated = device.kind == kernels::DeviceKind::emulated;
-  return {"on " + kernels::device_name(device),
-          join(lines, "; ") + wide_products(device) + (emulated ? "; the CUDA source on the CPU, slow: for tests" : ""),
-          ""};
+  const bool cuda = device.kind == kernels::DeviceKind::cuda, emulated = device.kind == kernels::DeviceKind::emulated;
+  if (cuda || emulated)
+    lines.push_back(fmt::format("with kernels = \"vendor\": {}matrix units, where they take the operands, else chain",
+                                cuda ? "cuBLASLt and cuDNN, or " : ""));
+  if (const std::string wide = wide_products(device); !wide.empty()) lines.push_back(wide);
+  if (emulated) lines.emplace_back("the CUDA source on the CPU, slow: for tests");
+  return {"on " + kernels::device_name(device), join(lines, "; "), ""};
 }
 
 Finding vendor_libraries() {

@@ -117,7 +117,8 @@ TEST_CASE("doctor says what computes each profile on each device, and the list o
   CHECK(emulated.find("chain: fp32, bf16") != std::string::npos);
   CHECK(emulated.find("matrix units: b200-nvfp4") != std::string::npos);
   CHECK(emulated.find("modelled accumulation: h100-fp8-accumulate14") != std::string::npos);
-  CHECK(cpu.find("units") == std::string::npos);
+  CHECK(emulated.find("with kernels = \"vendor\": matrix units") != std::string::npos);
+  for (const char* none : {"units", "vendor"}) CHECK(cpu.find(none) == std::string::npos);
   for (const auto& entry : result_of(run_binary(folder, {"list", "profiles", "--json"})).at("profiles")) {
     const std::string name = entry.at("name"), text = entry.at("text");
     CAPTURE(name, text);
