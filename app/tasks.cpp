@@ -8,7 +8,7 @@
 #include "app/commands.h"
 #include "app/input_error.h"
 #include "envs/repository/generate.h"
-#include "envs/repository/session.h"
+#include "envs/repository/prove.h"
 #include "tensor/model_file.h"
 
 namespace motley::app {

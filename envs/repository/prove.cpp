@@ -30,7 +30,7 @@ std::vector<std::string> prove_task(SandboxHost& host, const RepositoryTask& tas
   std::vector<std::string> problems;
   const Score untouched = score_patch(host, task, "");
   if (untouched.kind == Score::Kind::error) return {"it cannot be scored: " + untouched.reason};
-  if (untouched.kind == Score::Kind::passed) problems.emplace_back("the untouched tree passes the tests");
+  if (untouched.kind == Score::Kind::passed) problems.emplace_back("the untouched tree passes its hidden tests");
   try {
     if (const std::string fix = reference_patch(task); !fix.empty()) {
       const Score fixed = score_patch(host, task, fix);

@@ -81,26 +81,4 @@ Transcript demonstrate_task(SandboxHost& host, const RepositoryTask& task, const
   return transcript;
 }
 
-std::vector<std::string> prove_task(SandboxHost& host, const RepositoryTask& task) {
-  std::vector<std::string> problems;
-  const auto expect = [&](const std::string& what, const Score& score, Score::Kind wanted) {
-    if (score.kind == Score::Kind::error) {
-      problems.push_back(what + " could not be tried: " + score.reason);
-    } else if (score.kind != wanted) {
-      problems.push_back(wanted == Score::Kind::passed ? what + " does not pass: " + score.reason + tail(score.output)
-                                                       : what + " passes its hidden tests");
-    }
-  };
-  expect("the untouched tree", score_patch(host, task, ""), Score::Kind::failed);
-  if (const std::string fix = reference_patch(task); !fix.empty())
-    expect("the fix", score_patch(host, task, fix), Score::Kind::passed);
-  if (!task.demonstration.empty()) {
-    RepositorySession session(host, task);
-    for (const std::string& command : task.demonstration)
-      session.run(command, static_cast<double>(task.limits.call_seconds));
-    expect("the demonstration", session.score(), Score::Kind::passed);
-  }
-  return problems;
-}
-
 }  // namespace motley::envs

@@ -50,8 +50,4 @@ AgentOutcome run_episode(SandboxHost& host, const RepositoryTask& task, const Ch
 Transcript demonstrate_task(SandboxHost& host, const RepositoryTask& task, const ChatFormat& format,
                             const AgentLimits& limits, std::string_view system);
 
-/// What running a task's tests shows to be wrong with it: an untouched tree that passes them, a reference fix or a
-/// demonstration that does not. Empty: nothing.
-std::vector<std::string> prove_task(SandboxHost& host, const RepositoryTask& task);
-
 }  // namespace motley::envs

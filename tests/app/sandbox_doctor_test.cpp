@@ -24,8 +24,8 @@ TEST_CASE("where user namespaces are off, doctor says so and how to turn them on
   }
   const TemporaryFolder folder;
   // A user namespace of its own, in which no further ones may be made.
-  const Ended ended = run_binary(folder, {"doctor"},
-                                 "unshare -Ur sh -c 'echo 0 >/proc/sys/user/max_user_namespaces && exec \"$@\"' sh");
+  const Ended ended =
+      run_binary(folder, {"doctor"}, "unshare -Ur sh -c 'echo 0 >/proc/sys/user/max_user_namespaces && \"$@\"' sh");
   CHECK(ended.code == 0);
   CHECK(ended.out.find("sandboxes         none: ") != std::string::npos);
   CHECK(ended.out.find("-> sysctl -w user.max_user_namespaces=15000\n") != std::string::npos);

@@ -196,7 +196,6 @@ TEST_CASE("every command of README.md and docs runs, every usage names options t
       for (const char* word : {"--problems", "1", "--vocabulary", "3", "--length", "2", "--sampled-batches", "40"})
         words.emplace_back(word);
     }
-    if (command.starts_with("motley tasks generate")) words.insert(words.end(), {"--count", "10"});
     if (words[0] == "mismatch") words.insert(words.end(), {"--responses", "8"});
     if ((words[0] == "run" || command.starts_with("motley bench run ")) &&
         std::find(words.begin(), words.end(), "--resume") == words.end())

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "envs/repository/generate.h"
+#include "envs/repository/prove.h"
 #include "envs/repository/session.h"
 #include "tests/envs/sandbox_here.h"
 
@@ -92,20 +93,9 @@ TEST_CASE("a task's demonstration becomes an example only if it passes") {
   CHECK_THROWS_WITH(demonstrate_task(*host, one, agent.format, {.turns = 2}, ""), Contains("ends by turn_limit"));
 }
 
-TEST_CASE("proving a task: the untouched tree must fail, fix and demonstration must pass") {
+TEST_CASE("a task of every family is proved by running it") {
   SandboxHost* host = sandbox_host();
   if (!host) return;
-  RepositoryTask one = task();
-  CHECK(prove_task(*host, one).empty());
-  one.test = "true";
-  CHECK(prove_task(*host, one) == std::vector<std::string>{"the untouched tree passes its hidden tests"});
-  one = task();
-  one.fix = std::string("--- a/sum.sh\n+++ b/sum.sh\n@@ -1 +1 @@\n-echo $(($1 - $2))\n+echo $(($1 * $2))\n");
-  one.demonstration = {"true"};
-  const auto problems = prove_task(*host, one);
-  REQUIRE(problems.size() == 2);
-  CHECK_THAT(problems[0], Contains("the fix does not pass"));
-  CHECK_THAT(problems[1], Contains("the demonstration does not pass"));
   for (const std::string& family : task_families()) {
     const RepositoryTask made = generate_task(family, 5, 0, false);
     CAPTURE(made.issue);

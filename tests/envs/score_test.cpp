@@ -158,7 +158,7 @@ TEST_CASE("a task is proved by running it: untouched it fails, its fix and its d
   CHECK(prove_task(*host, good).empty());
   RepositoryTask easy = good;
   easy.test = "true";
-  CHECK(prove_task(*host, easy) == std::vector<std::string>{"the untouched tree passes the tests"});
+  CHECK(prove_task(*host, easy) == std::vector<std::string>{"the untouched tree passes its hidden tests"});
   RepositoryTask bad = good;
   bad.test = "echo wrong; exit 3";
   CHECK(prove_task(*host, bad) ==
