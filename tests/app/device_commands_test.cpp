@@ -119,7 +119,8 @@ TEST_CASE("doctor says what computes each profile on each device, and the list o
   CHECK(emulated.find("modelled accumulation: h100-fp8-accumulate14") != std::string::npos);
   CHECK(emulated.find("with kernels = \"vendor\": matrix units") != std::string::npos);
   for (const char* none : {"units", "vendor"}) CHECK(cpu.find(none) == std::string::npos);
-  for (const auto& entry : result_of(run_binary(folder, {"list", "profiles", "--json"})).at("profiles")) {
+  const auto profiles = result_of(run_binary(folder, {"list", "profiles", "--json"}));
+  for (const auto& entry : profiles.at("profiles")) {
     const std::string name = entry.at("name"), text = entry.at("text");
     CAPTURE(name, text);
     const std::string body = name == "h100-fp8" ? "matrix units" : name == "fp8" || name == "trainer" ? "chain" : "";
