@@ -73,7 +73,7 @@ TEST_CASE("attack: memory of one process, of many, of files", "[sandbox][attack]
       "for i in 1 2 3 4 5 6; do (v=$(head -c 15M /dev/zero | tr '\\0' x); sleep 1) & done; wait; echo survived");
   CHECK(many.out_of_memory);
   // Files count as memory. Three times 4 MiB fit beside little else.
-  CHECK(pair.attacked.call("for d in /work /tmp /dev/shm; do cat /dev/zero >$d/full; done; df --output=pcent $PWD /tmp")
+  CHECK(pair.attacked.call("for d in /task /tmp /dev/shm; do cat /dev/zero >$d/full; done; df --output=pcent $PWD /tmp")
             .output.find("100%") != std::string::npos);
   pair.attacked.call("rm -f full /tmp/full /dev/shm/full");
   pair.check_unharmed();
@@ -89,7 +89,7 @@ TEST_CASE("attack: filling the disk and writing elsewhere", "[sandbox][attack]")
   const CallResult files = pair.attacked.call("rm -f full; i=0; while :; do : >f$((i++)); done", 4);
   CHECK(files.too_many_files);
   CHECK_FALSE(files.timed_out);
-  pair.attacked.call("cd /work; rm -f f*");
+  pair.attacked.call("cd /task; rm -f f*");
   const CallResult elsewhere = pair.attacked.call(
       "for f in /x /dev/x /usr/bin/x /usr/bin/python3 /bin/bash /etc/passwd /etc/x /proc/x /proc/sysrq-trigger "
       "/proc/sys/kernel/core_pattern /proc/1/oom_score_adj /lib/x /dev/kmsg /dev/mem /dev/sda; do echo x >$f && echo "
@@ -183,17 +183,17 @@ TEST_CASE("attack: ptrace, mounts, namespaces, more rights", "[sandbox][attack]"
       "c = ctypes.CDLL(None, use_errno=True)\n"
       "parent = os.getppid()\n"
       "tries = {'ptrace': (101, 16, parent, 0, 0), 'vm_readv': (310, parent, 0, 0, 0, 0, 0),\n"
-      "  'unshare': (272, 0x10000000), 'setns': (308, 0, 0), 'mount': (165, 0, b'/work', b'tmpfs', 0, 0),\n"
-      "  'umount': (166, b'/proc', 2), 'pivot': (155, b'/work', b'/work'), 'bpf': (321, 0, 0, 0),\n"
+      "  'unshare': (272, 0x10000000), 'setns': (308, 0, 0), 'mount': (165, 0, b'/task', b'tmpfs', 0, 0),\n"
+      "  'umount': (166, b'/proc', 2), 'pivot': (155, b'/task', b'/task'), 'bpf': (321, 0, 0, 0),\n"
       "  'io_uring': (425, 1, 0), 'keyctl': (250, 0, -3, 0), 'clone_newuser': (56, 0x10000011, 0),\n"
       "  'clone3': (435, 0, 0), 'memfd': (319, b'x', 0), 'userfaultfd': (323, 1), 'fsopen': (430, b'tmpfs', 0),\n"
       "  'perf': (298, 0, 0, 0, 0, 0), 'kexec': (246, 0, 0, 0, 0), 'reboot': (169, 1, 2, 3, 0),\n"
-      "  'personality': (135, 0x40000), 'chroot': (161, b'/work'), 'init_module': (175, 0, 0, 0),\n"
+      "  'personality': (135, 0x40000), 'chroot': (161, b'/task'), 'init_module': (175, 0, 0, 0),\n"
       "  'shmget': (29, 0, 4096, 0o1600), 'pidfd_getfd': (438, 0, 0, 0)}\n"
       "for name, call in tries.items():\n"
       "    if c.syscall(*call) != -1: print('allowed:', name)\n"
       "for call in (lambda: os.setuid(0), lambda: os.chroot('/'), lambda: open('/proc/1/mem', 'r+b'),\n"
-      "             lambda: os.mknod('/work/disk', 0o060666, 0xfe00)):\n"
+      "             lambda: os.mknod('/task/disk', 0o060666, 0xfe00)):\n"
       "    try: call(); print('allowed')\n"
       "    except OSError: pass\n"
       "status = open('/proc/self/status').read()\n"

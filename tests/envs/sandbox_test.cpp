@@ -25,7 +25,7 @@ TEST_CASE("calls share one shell: folder, variables and functions last, statuses
   REQUIRE(sandbox.call("mkdir deep && cd deep && there=yes && twice() { echo $1$1; }").status == 0);
   const CallResult second =
       sandbox.call("pwd; echo $there; twice a; echo to error >&2; exit_status() { return 7; }; exit_status");
-  CHECK(second.output == "/work/deep\nyes\naa\nto error\n");
+  CHECK(second.output == "/task/deep\nyes\naa\nto error\n");
   CHECK(second.status == 7);
   CHECK_FALSE(second.new_shell);
   CHECK_FALSE(second.timed_out);
@@ -45,7 +45,7 @@ TEST_CASE("a shell that ends is replaced, in the same folder, and the result say
   CHECK(ended.new_shell);
   CHECK(ended.output == "last words\n");
   const CallResult next = sandbox.call("pwd; echo \"[$there]\"");
-  CHECK(next.output == "/work/deep\n[]\n");
+  CHECK(next.output == "/task/deep\n[]\n");
   CHECK_FALSE(next.new_shell);
 }
 
@@ -100,7 +100,7 @@ TEST_CASE("a command of its own: its status is the kernel's, it leaves nothing, 
   Sandbox sandbox(*host, small());
   sandbox.call("there=yes; cd /tmp");
   const CallResult own = sandbox.run("pwd; echo [$there]; sleep 1000 & exit 5");
-  CHECK(own.output == "/work\n[]\n");
+  CHECK(own.output == "/task\n[]\n");
   CHECK(own.status == 5);
   CHECK(sandbox.run("kill -9 $$").status == 137);
   CHECK(sandbox.run("sleep 100", 0.2).timed_out);

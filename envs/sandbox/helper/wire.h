@@ -18,7 +18,7 @@ enum class Kind : uint8_t { setup, call, run, put, take };
 constexpr const char* episode_over = "the time limit of the episode is over";
 
 /// Where things are inside a sandbox.
-constexpr const char* work_folder = "/work";
+constexpr const char* work_folder = "/task";
 constexpr const char* scratch_folder = "/tmp";
 constexpr const char* shared_memory_folder = "/dev/shm";
 
