@@ -95,8 +95,9 @@ vendor-graphs:
 # Every CUDA kernel for every architecture that is built for; and docs/cuda-report.md, what ptxas says of each kernel for
 # those REPORTED, which fails when one spills registers.
 REPORTED = 80;90a
+ARCHS = 80;86;89;90a;100a;103a;120a
 cuda-all:
-	cmake --preset cuda -B build/cuda-all '-DMOTLEY_CUDA_ARCH=80;86;89;90a;100a;103a;120a' >/dev/null
+	cmake --preset cuda -B build/cuda-all '-DMOTLEY_CUDA_ARCH=$(ARCHS)' >/dev/null
 	cmake --build build/cuda-all -j $(JOBS) --target cuda_objects
 cuda-report:
 	cmake --preset cuda -B build/cuda-report '-DMOTLEY_CUDA_ARCH=$(REPORTED)' >/dev/null
