@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "envs/interaction.h"
+
 namespace motley::envs {
 
 namespace {
@@ -15,6 +17,14 @@ std::vector<TaskInfo>& registry() {
 bool by_name(const TaskInfo& info, std::string_view name) { return info.name < name; }
 
 }  // namespace
+
+std::unique_ptr<Interaction> Task::interact(const Problem&, const Tokenizer&, const InteractionLimits&) const {
+  throw std::logic_error("an interaction of a task that has none");
+}
+
+InteractionExample Task::demonstrate(const Problem&, const Tokenizer&, const InteractionLimits&) const {
+  throw std::logic_error("a played demonstration of a task that has none");
+}
 
 bool register_task(TaskInfo info) {
   auto& infos = registry();

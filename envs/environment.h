@@ -47,6 +47,10 @@ struct Reward {
   std::vector<double> turns{};  // what each reply earned of the value; empty: there is one reply
 };
 
+class Interaction;
+struct InteractionExample;
+struct InteractionLimits;
+
 /// A source of problems with a reward. Thread-safe after construction (all methods const).
 class Task {
  public:
@@ -65,6 +69,17 @@ class Task {
   /// `ended`: the reply ended with the end token.
   virtual Reward reward(const Problem& problem, std::string_view reply, bool ended) const = 0;
   virtual bool has_demonstrations() const = 0;
+
+  /// Whether its episodes are interactions (envs/interaction.h): problem() says what they are about, and neither
+  /// Problem::more nor reward() is used.
+  virtual bool interacts() const { return false; }
+  /// Begins an episode; may block, and keeps nothing of the arguments but the tokenizer. Throws what makes the episode
+  /// fail, such as SandboxError. Base: std::logic_error.
+  virtual std::unique_ptr<Interaction> interact(const Problem& problem, const Tokenizer& tokenizer,
+                                                const InteractionLimits& limits) const;
+  /// The perfect episode of a problem, really played; may block. Throws TaskError. Base: std::logic_error.
+  virtual InteractionExample demonstrate(const Problem& problem, const Tokenizer& tokenizer,
+                                         const InteractionLimits& limits) const;
 };
 
 struct TaskInfo {
