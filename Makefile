@@ -94,7 +94,7 @@ vendor-graphs:
 
 # Every CUDA kernel for every architecture that is built for; and docs/cuda-report.md, what ptxas says of each kernel for
 # those REPORTED, which fails when one spills registers.
-REPORTED = 80;90a
+REPORTED = 80;90a;100a;120a
 ARCHS = 80;86;89;90a;100a;103a;120a
 cuda-all:
 	cmake --preset cuda -B build/cuda-all '-DMOTLEY_CUDA_ARCH=$(ARCHS)' >/dev/null
