@@ -186,7 +186,7 @@ GPU_DEVICE T atomic_max(T* at, std::type_identity_t<T> value) {
 
 template <class... Args>
 void launch(const Launch& shape, void (*kernel)(Args...), const std::type_identity_t<Args>&... args) {
-  (emulator::note_pointers(&args, sizeof(args)), ...);
+  (emulator::note_pointers(&args, sizeof(Args)), ...);
   emulator::submit([=] { emulator::run(shape, [&] { kernel(args...); }); });
 }
 

@@ -154,7 +154,7 @@ GPU_DEVICE void multiply_warpgroup(float (&c)[N][4], const uint32_t (&a)[4], uin
     }
     for (int i = 0; i < 2; ++i)
       c[n / 2][2 * i + n % 2] =
-          emulator::unit_sum(rows[i], col, kWarpgroupDepth, c[n / 2][2 * i + n % 2], emulator::kWideUnit);
+          emulator::unit_sum(rows[i], col, kWarpgroupDepth, c[n / 2][2 * i + n % 2], emulator::warpgroup_unit);
   }
 }
 

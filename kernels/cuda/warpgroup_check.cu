@@ -1,12 +1,12 @@
 // Whether wide products may move to warpgroups unasked: a row must keep its bits, whatever its batch, and nobody
 // documents how wgmma and mma.sync sum. So the first one that could asks the device, by a product whose sums round.
-#include <cstring>
+#include <bit>
 #include <map>
 #include <mutex>
 #include <string>
 #include <vector>
 
-#include "kernels/cuda/warpgroup.h"
+#include "kernels/cuda/warpgroup_product.h"
 #include "kernels/device_memory.h"
 #include "kernels/graph_memory.h"
 #include "kernels/matmul.h"
@@ -49,7 +49,8 @@ int differences() {
     copy_out(out.data(), c.data(), out.size() * sizeof(float));
   }
   int count = 0;
-  for (size_t i = 0; i < sums[0].size(); ++i) count += std::memcmp(&sums[0][i], &sums[1][i], sizeof(float)) != 0;
+  for (size_t i = 0; i < sums[0].size(); ++i)
+    count += std::bit_cast<uint32_t>(sums[0][i]) != std::bit_cast<uint32_t>(sums[1][i]);
   return count;
 }
 
@@ -73,7 +74,9 @@ int device_in_use() {
 int device_in_use() { return 0; }
 #endif
 
-std::string refusal_of_device() {
+}  // namespace
+
+std::string check_warpgroups() {
   if (compute_capability() != 90) return "there is none: it is of compute capability 9.0 alone";
   if (!is_built()) return "this build has none: it was compiled for sm_90, not sm_90a";
   const int bf16_sums = differences<bf16>(), fp16_sums = differences<fp16>();
@@ -82,8 +85,6 @@ std::string refusal_of_device() {
          std::to_string(kRows * kRows) + " have other bits than those of mma.sync";
 }
 
-}  // namespace
-
 std::string warpgroup_refusal() {
   static std::mutex mutex;  // guards the map
   static std::map<int, std::string> refusals;
@@ -91,7 +92,7 @@ std::string warpgroup_refusal() {
   const auto found = refusals.find(device_in_use());
   if (found != refusals.end()) return found->second;
   if (GraphMemory::of_capture() != nullptr) return "not checked yet, which waits, and a captured graph may not";
-  return refusals.emplace(device_in_use(), refusal_of_device()).first->second;
+  return refusals.emplace(device_in_use(), check_warpgroups()).first->second;
 }
 
 }  // namespace motley::kernels::GPU_NAMESPACE

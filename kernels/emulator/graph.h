@@ -14,6 +14,7 @@ namespace motley::kernels::emulator {
 struct Holder {
   const void* begin = nullptr;
   uint64_t number = 0;
+  // NOLINTNEXTLINE(modernize-use-nullptr): what the default compares with 0 is no pointer.
   auto operator<=>(const Holder&) const = default;
 };
 /// The buffer, in use, that an address lies in or ends.

@@ -26,6 +26,8 @@ float truncated(double x, int fraction) {
 
 }  // namespace
 
+constinit thread_local UnitWidth warpgroup_unit = kWideUnit;
+
 float unit_sum(const float* a, const float* b, int count, float c, UnitWidth width) {
   int top = exponent_of(c);
   bool finite = std::isfinite(c);

@@ -15,6 +15,8 @@ struct UnitWidth {
 };
 inline constexpr UnitWidth kWideUnit{24, 23};  // bf16, fp16 and tf32 operands
 inline constexpr UnitWidth kFp8Unit{13, 13};
+/// Of products on warpgroups: kWideUnit, until a test gives this thread's device another, as a real one may have.
+extern constinit thread_local UnitWidth warpgroup_unit;
 
 /// a[i] b[i] over `count` (at most 32) and c, all truncated towards zero at 2^(E - aligned), E the largest exponent
 /// among them (a product's is the sum of its operands'; zeros do not count), summed exactly, and truncated. Infinities

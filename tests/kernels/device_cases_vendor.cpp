@@ -99,11 +99,12 @@ void add_places(std::vector<DeviceCase>& cases) {
     };
     const auto check = [rows = rows, blocks = blocks](const Outputs& o) {
       const std::vector<float> got = elements<float>(o[0]), scales = values<float>(rows * blocks, 6);
+      std::vector<float> want(got.size(), 1.0f);  // between them
+      for (int64_t i = 0; i < rows * blocks; ++i)
+        want[static_cast<size_t>(row_scale_place(i / blocks, i % blocks, rows))] = scales[static_cast<size_t>(i)];
       std::string wrong;
-      for (int64_t i = 0; i < rows * blocks && wrong.empty(); ++i) {
-        const auto at = static_cast<size_t>(row_scale_place(i / blocks, i % blocks, rows));
-        wrong = beyond("placed", i, got[at], scales[static_cast<size_t>(i)], 0);
-      }
+      for (size_t i = 0; i < got.size() && wrong.empty(); ++i)
+        wrong = beyond("placed", static_cast<int64_t>(i), got[i], want[i], 0);
       return wrong;
     };
     cases.push_back({"place_row_scales", "fp32", std::to_string(rows) + " x " + std::to_string(blocks), run, check});

@@ -1,8 +1,8 @@
 // Quantized matrices of every form that a packed matrix may have, with chosen or random codes.
 #pragma once
 
+#include <bit>
 #include <cmath>
-#include <cstring>
 
 #include "kernels/quantize.h"
 #include "tests/kernels/values.h"
@@ -34,7 +34,7 @@ inline std::vector<float> decoded(const QuantizedMatrix& m) {
 
 /// The same bits, but for the payload of NaN, which the order of an addition's operands decides.
 inline bool same_value(float a, float b) {
-  return (std::isnan(a) && std::isnan(b)) || std::memcmp(&a, &b, sizeof(a)) == 0;
+  return (std::isnan(a) && std::isnan(b)) || std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b);
 }
 
 }  // namespace motley::kernels

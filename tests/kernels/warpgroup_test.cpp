@@ -5,7 +5,7 @@
 #include <catch2/catch.hpp>
 #include <vector>
 
-#include "kernels/cuda/unit_tiles.h"
+#include "kernels/cuda/warpgroup_product.h"
 #include "kernels/device_memory.h"
 #include "tests/kernels/values.h"
 
@@ -90,8 +90,21 @@ TEST_CASE("multiply_warpgroup is a product") {
   CHECK_THROWS_WITH(launch({"beyond", 1, 32, 4096}, beyond_kernel, 0), Catch::Contains("outside shared memory"));
 }
 
-TEST_CASE("wide products move to warpgroups where these have the bits of mma.sync, as the emulated ones have") {
+TEST_CASE(
+    "wide products move to warpgroups where these have the bits of mma.sync, as the emulated ones have, and nowhere "
+    "else") {
   CHECK(warpgroup_refusal() == "");
+  const auto refusal = [](emulator::UnitWidth width) {
+    emulator::warpgroup_unit = width;
+    std::string why = check_warpgroups();
+    emulator::warpgroup_unit = emulator::kWideUnit;
+    return why;
+  };
+  CHECK(refusal(emulator::kWideUnit) == "");
+  const std::string other =
+      "[1-9][0-9]* bf16 and [1-9][0-9]* fp16 sums of 16384 have other bits than those of mma.sync";
+  CHECK_THAT(refusal({24, 22}), Catch::Matches(other));  // of a bit less themselves
+  CHECK_THAT(refusal({25, 23}), Catch::Matches(other));  // of bits that mma.sync drops
 }
 
 }  // namespace motley::kernels::emulated
