@@ -69,6 +69,8 @@ class Task {
   /// `ended`: the reply ended with the end token.
   virtual Reward reward(const Problem& problem, std::string_view reply, bool ended) const = 0;
   virtual bool has_demonstrations() const = 0;
+  /// Called before anything starts. Throws TaskError saying what this machine lacks for its episodes, and what to do.
+  virtual void require() const {}
 
   /// Whether its episodes are interactions (envs/interaction.h): problem() says what they are about, and neither
   /// Problem::more nor reward() is used.

@@ -93,10 +93,9 @@ RepositoryTask generate_task(std::string_view family, uint64_t seed, uint64_t in
   return task_of(std::string(family) + (held_out ? "-h" : "-") + std::to_string(index), drawn.task, held_out);
 }
 
-std::vector<RepositoryTask> generate_tasks(uint64_t seed, uint64_t count) {
+std::vector<RepositoryTask> generate_tasks(uint64_t seed, uint64_t count, const std::vector<std::string>& families) {
   std::vector<RepositoryTask> tasks;
   std::set<std::string> seen;
-  const auto& families = task_families();
   std::vector<uint64_t> next(families.size() * 2, 0);
   for (uint64_t n = 0; n < count; ++n) {
     const size_t family = n % families.size();

@@ -19,9 +19,10 @@ const std::vector<std::string>& task_families();
 /// Throws TaskError: no such family.
 RepositoryTask generate_task(std::string_view family, uint64_t seed, uint64_t index, bool held_out);
 
-/// `count` different tasks, the families in turn, a tenth of them (rounded up) held out. Throws TaskError when a family
-/// has too few.
-std::vector<RepositoryTask> generate_tasks(uint64_t seed, uint64_t count);
+/// `count` different tasks, the families in turn, a tenth of them (rounded up) held out. Throws TaskError: no such
+/// family, or one that has too few.
+std::vector<RepositoryTask> generate_tasks(uint64_t seed, uint64_t count,
+                                           const std::vector<std::string>& families = task_families());
 
 /// Pieces of text that the generated tasks are made of, longer than a character, as symbols of a tokenizer.
 const std::vector<std::string>& task_symbols();

@@ -15,22 +15,26 @@ std::string tail(const std::string& output) {
   return text.empty() ? "" : ": " + text;
 }
 
+/// The episode's time is that of its commands, which AgentEpisode counts: how long a sampler takes is not the model's
+/// doing. So the sandbox itself has all the time that there is.
+SandboxLimits session_limits(const RepositoryLimits& task) {
+  SandboxLimits limits = sandbox_limits(task);
+  limits.episode_seconds = kMostSandboxSeconds;
+  return limits;
+}
+
 }  // namespace
 
 RepositorySession::RepositorySession(SandboxHost& host, const RepositoryTask& task)
-    : host_(host), task_(task), sandbox_(host, sandbox_limits(task.limits)) {
+    : host_(host), task_(task), sandbox_(host, session_limits(task.limits)) {
   sandbox_.put(visible_tree(task).entries());
 }
 
 CommandResult RepositorySession::run(const std::string& command, double seconds) {
   const double most = std::clamp(seconds, 0.01, sandbox_.limits().call_seconds);
-  try {
-    const CallResult result = sandbox_.call(command, most);
-    return {{result.output, result.status, result.timed_out},
-            result.timed_out ? std::max(result.seconds, most) : result.seconds};
-  } catch (const EpisodeOver&) {
-    return {{"", 137, true}, seconds};
-  }
+  const CallResult result = sandbox_.call(command, most);
+  return {{result.output, result.status, result.timed_out},
+          result.timed_out ? std::max(result.seconds, most) : result.seconds};
 }
 
 Score RepositorySession::score() { return score_episode(host_, task_, sandbox_); }
@@ -41,29 +45,41 @@ AgentLimits agent_limits(const RepositoryLimits& task, AgentLimits model) {
   return model;
 }
 
-AgentOutcome run_episode(SandboxHost& host, const RepositoryTask& task, const ChatFormat& format,
-                         const AgentLimits& limits, std::string_view system, const ReplySampler& sample) {
-  AgentEpisode episode(format, agent_limits(task.limits, limits), system, task.issue);
-  Score score;
+RepositoryEpisode::RepositoryEpisode(SandboxHost& host, const RepositoryTask& task, const ChatFormat& format,
+                                     const AgentLimits& limits, std::string_view system)
+    : host_(host), task_(task), episode_(format, agent_limits(task.limits, limits), system, task.issue) {}
+
+AgentEpisode::Next RepositoryEpisode::run(const AgentEpisode::Run& command) {
+  CommandResult result;
   try {
-    RepositorySession session(host, task);
-    AgentEpisode::Next next = episode.begin();
-    while (!episode.end()) {
-      if (const auto* command = std::get_if<AgentEpisode::Run>(&next)) {
-        const CommandResult result = session.run(command->command, command->seconds);
-        next = episode.observed(result.observation, result.seconds);
-      } else {
-        const Tokens prompt = episode.context();
-        next = episode.replied(prompt, sample(prompt, std::get<AgentEpisode::Ask>(next).most_tokens));
-      }
-    }
-    score = session.score();
+    if (!session_) session_.emplace(host_, task_);
+    result = session_->run(command.command, command.seconds);
   } catch (const SandboxError& error) {
-    if (!episode.end()) episode.fail();
-    score.kind = Score::Kind::error;
-    score.reason = error.what();
+    failure_ = error.what();
+  } catch (const TaskError& error) {
+    failure_ = error.what();
   }
-  return {episode.context(), episode.drawn(), episode.turns(), episode.format_errors(), *episode.end(), score};
+  return failure_.empty() ? episode_.observed(result.observation, result.seconds) : episode_.fail();
+}
+
+std::optional<int64_t> RepositoryEpisode::follow(AgentEpisode::Next next) {
+  while (const auto* command = std::get_if<AgentEpisode::Run>(&next)) next = run(*command);
+  if (const auto* ask = std::get_if<AgentEpisode::Ask>(&next)) return ask->most_tokens;
+  return std::nullopt;
+}
+
+std::optional<int64_t> RepositoryEpisode::begin() { return follow(episode_.begin()); }
+
+std::optional<int64_t> RepositoryEpisode::replied(std::span<const int32_t> prompt, std::span<const int32_t> reply) {
+  return follow(episode_.replied(prompt, reply));
+}
+
+Score RepositoryEpisode::score() {
+  if (!episode_.end()) throw std::logic_error("an episode was scored before its end");
+  if (failure_.empty()) return session_ ? session_->score() : score_patch(host_, task_, "");
+  Score score;
+  score.reason = failure_;
+  return score;
 }
 
 Transcript demonstrate_task(SandboxHost& host, const RepositoryTask& task, const ChatFormat& format,

@@ -2,7 +2,8 @@
 // blocks; who drives episodes without blocking gives each a thread.
 #pragma once
 
-#include <functional>
+#include <optional>
+#include <span>
 
 #include "envs/chat/demonstration.h"
 #include "envs/repository/score.h"
@@ -14,8 +15,8 @@ class RepositorySession {
   /// Starts the sandbox and puts the visible tree into it. Host and task must outlive the session. Throws TaskError for
   /// a tree that cannot be read, SandboxError.
   RepositorySession(SandboxHost& host, const RepositoryTask& task);
-  /// Runs a command in the session's shell for at most `seconds`, and at most the task's call_seconds. An episode whose
-  /// time is over gives a result that timed out. Throws SandboxError when the sandbox is lost: nobody's fault.
+  /// Runs a command in the session's shell for at most `seconds`, and at most the task's call_seconds. Throws
+  /// SandboxError when the sandbox is lost: nobody's fault.
   CommandResult run(const std::string& command, double seconds);
   /// Ends what runs, and scores the tree as it stands.
   Score score();
@@ -29,21 +30,31 @@ class RepositorySession {
 /// The limits of an agent's episode on a task: the task's own turns and time, with those of the model.
 AgentLimits agent_limits(const RepositoryLimits& task, AgentLimits model);
 
-/// Samples a reply of at most `most` tokens to `prompt`, with its end token unless it was cut off.
-using ReplySampler = std::function<Tokens(const Tokens& prompt, int64_t most)>;
+/// A whole episode but for the sampling: replies in, commands run, a score. Its sandbox starts with its first command.
+class RepositoryEpisode {
+ public:
+  /// Host, task and format must outlive it. `limits`: the model's; the task's own hold as well.
+  RepositoryEpisode(SandboxHost& host, const RepositoryTask& task, const ChatFormat& format, const AgentLimits& limits,
+                    std::string_view system);
+  /// How many tokens the first reply to episode().context() may have; nothing: the episode is over. Once, first.
+  std::optional<int64_t> begin();
+  /// The same after a reply (AgentEpisode::replied), whose command has run. A sandbox that is lost, or a tree that
+  /// cannot be read, makes an episode that failed.
+  std::optional<int64_t> replied(std::span<const int32_t> prompt, std::span<const int32_t> reply);
+  const AgentEpisode& episode() const { return episode_; }
+  /// Once it is over: in a fresh sandbox. Of an episode that failed: an error.
+  Score score();
 
-struct AgentOutcome {
-  Tokens tokens{};
-  std::vector<uint8_t> drawn{};
-  std::vector<uint32_t> turns{};  // drawn tokens of each
-  int64_t format_errors = 0;
-  EpisodeEnd end = EpisodeEnd::failed;
-  Score score{};  // of an episode that failed: an error
+ private:
+  std::optional<int64_t> follow(AgentEpisode::Next next);
+  AgentEpisode::Next run(const AgentEpisode::Run& command);
+
+  SandboxHost& host_;
+  const RepositoryTask& task_;
+  AgentEpisode episode_;
+  std::optional<RepositorySession> session_;
+  std::string failure_;
 };
-/// A whole episode on this thread, scored in a fresh sandbox. A sandbox that is lost makes an outcome that failed.
-/// Throws what `sample` throws.
-AgentOutcome run_episode(SandboxHost& host, const RepositoryTask& task, const ChatFormat& format,
-                         const AgentLimits& limits, std::string_view system, const ReplySampler& sample);
 
 /// The scripted demonstration of a task, run in its sandbox. Throws TaskError for a task without one and for one that
 /// does not end by submitting what passes; SandboxError.

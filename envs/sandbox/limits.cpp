@@ -10,7 +10,8 @@ void check(bool right, const std::string& rule) {
 }
 
 void check_seconds(double seconds, const std::string& name) {
-  check(std::isfinite(seconds) && seconds >= 0.01 && seconds <= 1e6, name + " must be between 0.01 and 1e6");
+  check(std::isfinite(seconds) && seconds >= 0.01 && seconds <= kMostSandboxSeconds,
+        name + " must be between 0.01 and 1e6");
 }
 
 }  // namespace

@@ -26,6 +26,8 @@ class EpisodeOver : public SandboxError {
   using SandboxError::SandboxError;
 };
 
+inline constexpr double kMostSandboxSeconds = 1e6;  // of any limit on time
+
 struct SandboxLimits {
   uint64_t memory_bytes = 512ULL << 20;  // of all processes and files of the sandbox together; from 32 MiB
   uint64_t disk_bytes = 128ULL << 20;   // of the work tree, and of /tmp once more; from 64 KiB, at most half the memory

@@ -29,15 +29,26 @@ RepositoryTask task() {
 struct Agent {
   Tokenizer tokenizer{task_symbols(), true};
   ChatFormat format{"compact", tokenizer};
-  /// Says these replies in turn, each with its end token.
-  ReplySampler script(std::vector<std::string> replies) const {
-    return [this, replies, turn = size_t{0}](const Tokens&, int64_t) mutable {
-      Tokens ids = tokenizer.encode(replies.at(turn++));
-      ids.push_back(tokenizer.eos());
-      return ids;
-    };
-  }
 };
+
+struct Played {
+  AgentEpisode episode;
+  Score score;
+};
+/// The agent says these replies in turn, each with its end token.
+Played played(SandboxHost& host, const Agent& agent, const RepositoryTask& task,
+              const std::vector<std::string>& replies, const AgentLimits& limits = {}) {
+  RepositoryEpisode episode(host, task, agent.format, limits, "");
+  std::optional<int64_t> most = episode.begin();
+  for (size_t turn = 0; most; ++turn) {
+    Tokens reply = agent.tokenizer.encode(replies.at(turn));
+    reply.push_back(agent.tokenizer.eos());
+    const Tokens prompt = episode.episode().context();
+    most = episode.replied(prompt, reply);
+  }
+  const Score score = episode.score();
+  return {episode.episode(), score};
+}
 
 }  // namespace
 
@@ -46,34 +57,34 @@ TEST_CASE("whole episodes in real sandboxes: mended, not mended, nonsense, out o
   if (!host) return;
   const Agent agent;
   const RepositoryTask one = task();
-  const auto play = [&](std::vector<std::string> replies, const AgentLimits& limits = {}) {
-    return run_episode(*host, one, agent.format, limits, "", agent.script(std::move(replies)));
+  const auto play = [&](const std::vector<std::string>& replies, const AgentLimits& limits = {}) {
+    return played(*host, agent, one, replies, limits);
   };
-  const AgentOutcome right = play({"$cat sum.sh", "$x=+; sed -i s/-/$x/ sum.sh", "$cat sum.sh; false", "."});
+  const Played right = play({"$cat sum.sh", "$x=+; sed -i s/-/$x/ sum.sh", "$cat sum.sh; false", "."});
   CAPTURE(right.score.reason);
-  CHECK(right.end == EpisodeEnd::submitted);
+  CHECK(right.episode.end() == EpisodeEnd::submitted);
   CHECK(right.score.kind == Score::Kind::passed);
-  CHECK(right.turns.size() == 4);
-  CHECK(agent.tokenizer.decode(right.tokens) ==
+  CHECK(right.episode.turns().size() == 4);
+  CHECK(agent.tokenizer.decode(right.episode.context()) ==
         "sum.sh 4 3 gives 1, not 7$cat sum.shecho $(($1 - $2))$x=+; sed -i s/-/$x/ sum.sh$cat sum.sh; false"
         "echo $(($1 + $2))\n[1].");
-  CHECK(std::count(right.drawn.begin(), right.drawn.end(), 1) ==
-        std::accumulate(right.turns.begin(), right.turns.end(), int64_t{0}));
-  const AgentOutcome wrong = play({"$ls -a", "."});
+  CHECK(std::count(right.episode.drawn().begin(), right.episode.drawn().end(), 1) ==
+        std::accumulate(right.episode.turns().begin(), right.episode.turns().end(), int64_t{0}));
+  const Played wrong = play({"$ls -a", "."});
   CHECK(wrong.score.kind == Score::Kind::failed);
-  CHECK_THAT(agent.tokenizer.decode(wrong.tokens), !Contains("test.sh"));  // hidden
-  const AgentOutcome nonsense = play({"a", "b", "c"});
-  CHECK(nonsense.end == EpisodeEnd::format_errors);
-  CHECK(nonsense.format_errors == 3);
+  CHECK_THAT(agent.tokenizer.decode(wrong.episode.context()), !Contains("test.sh"));  // hidden
+  const Played nonsense = play({"a", "b", "c"});
+  CHECK(nonsense.episode.end() == EpisodeEnd::format_errors);
+  CHECK(nonsense.episode.format_errors() == 3);
   CHECK(nonsense.score.kind == Score::Kind::failed);
   // A partial answer counts: the tree is scored as it stands when the turns are used up.
-  const AgentOutcome partial = play({"$sed -i s/-/+/ sum.sh"}, {.turns = 1});
-  CHECK(partial.end == EpisodeEnd::turn_limit);
+  const Played partial = play({"$sed -i s/-/+/ sum.sh"}, {.turns = 1});
+  CHECK(partial.episode.end() == EpisodeEnd::turn_limit);
   CHECK(partial.score.kind == Score::Kind::passed);
-  const AgentOutcome cheat = play({"$echo true >test.sh", "."});
+  const Played cheat = play({"$echo true >test.sh", "."});
   CHECK(cheat.score.kind == Score::Kind::rejected);
-  const AgentOutcome slow = play({"$sleep 60"}, {.seconds = 0.2});
-  CHECK(slow.end == EpisodeEnd::time_limit);
+  const Played slow = play({"$sleep 60"}, {.seconds = 0.2});
+  CHECK(slow.episode.end() == EpisodeEnd::time_limit);
   CHECK(slow.score.kind == Score::Kind::failed);
 }
 
