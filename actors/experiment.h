@@ -39,8 +39,9 @@ struct WarmstartOptions {
   int64_t steps = 0;
   int64_t batch = 128;
   double lr = 3e-3;
-  std::string data;   // JSONL of {"prompt", "answer"}; empty: the tasks' demonstrations
-  bool cache = true;  // by content hash, under dir of the run: <dir>/.warmstart/<hash>/
+  int64_t demonstrations = 0;  // different ones, which come again in shuffled orders; 0: every one is new
+  std::string data;            // JSONL of {"prompt", "answer"}; empty: the tasks' demonstrations
+  bool cache = true;           // by content hash, under dir of the run: <dir>/.warmstart/<hash>/
 };
 struct SamplingOptions {
   double temperature = 1.0;

@@ -160,6 +160,11 @@ std::vector<Field> task_fields() {
           "warmstart", "lr", [](E & e, size_t) -> auto& { return e.warmstart.lr; }, "learning rate")
           .above(0, 10),
       field(
+          "warmstart", "demonstrations", [](E & e, size_t) -> auto& { return e.warmstart.demonstrations; },
+          "different demonstrations of the tasks, which come again in shuffled orders; those of agents are really "
+          "played, and take time; 0: every one is new")
+          .between(0, kMany),
+      field(
           "warmstart", "data", [](E & e, size_t) -> auto& { return e.warmstart.data; },
           "JSONL of {\"prompt\", \"answer\"}")
           .defaults_to("none: the tasks' demonstrations"),
