@@ -8,14 +8,14 @@
 
 namespace motley::actors {
 
-constexpr int kPatience = 10;  // time limits after which a hanging reward worker is given up
+constexpr int kPatience = 10;  // time limits after which a hanging worker is given up
 
 caf::behavior Environment::start(FleetPtr fleet, caf::actor router, caf::actor learner,
-                                 std::vector<caf::actor> rewards) {
+                                 std::vector<caf::actor> workers) {
   fleet_ = std::move(fleet);
   router_ = std::move(router);
   learner_ = std::move(learner);
-  for (caf::actor& worker : rewards) workers_.push_back({std::move(worker), true});
+  for (caf::actor& worker : workers) workers_.push_back({std::move(worker), true});
   return {
       [this](const StartIssuing& start) {
         next_prompt_ = start.next_prompt;
@@ -31,12 +31,13 @@ caf::behavior Environment::start(FleetPtr fleet, caf::actor router, caf::actor l
         std::vector<SessionRequest> sessions;
         for (uint64_t i = 0; i < batch.prompts; ++i) issue(batch.first_prompt + i, sessions);
         send_sessions(std::move(sessions));
+        work();
       },
       [this](const SessionsFinished&, const FinishedSessionsPtr& sessions) {
         std::vector<SessionRequest> next;
         for (FinishedSession& session : *sessions) finished(session, next);
-        if (!next.empty()) send_sessions(std::move(next));
-        score_next();
+        send_sessions(std::move(next));
+        work();
       },
   };
 }
@@ -52,32 +53,50 @@ void Environment::issue_on_credit() {
       again_.pop_front();
     }
   }
-  if (!sessions.empty()) send_sessions(std::move(sessions));
+  send_sessions(std::move(sessions));
+  work();
 }
 
 void Environment::issue(uint64_t prompt, std::vector<SessionRequest>& sessions) {
   const auto pick = std::make_shared<const envs::TaskMix::Pick>(fleet_->tasks->training(prompt));
-  const std::vector<int32_t> tokens = fleet_->tokenizer.encode(pick->problem.prompt);
+  const envs::TaskMix::Entry& entry = fleet_->tasks->entries()[pick->entry];
+  const bool interacts = entry.task->interacts();
+  const envs::InteractionLimits limits{.tokens = fleet_->model.max_positions,
+                                       .reply_tokens = fleet_->experiment.sampling.max_tokens};
+  std::vector<int32_t> tokens;
+  if (!interacts) tokens = fleet_->tokenizer.encode(pick->problem.prompt);
   const auto samples = static_cast<uint64_t>(fleet_->experiment.algo.group_size);
   for (uint64_t sample = 0; sample < samples; ++sample) {
     const uint64_t id = prompt * samples + sample;
     Episode& episode = episodes_[id];
     episode.pick = pick;
     algos::Trajectory& trajectory = episode.trajectory;
-    trajectory.task = fleet_->tasks->entries()[pick->entry].name;
+    trajectory.task = entry.name;
     trajectory.group = prompt;
     trajectory.prompt = pick->index;
     trajectory.sample = static_cast<uint32_t>(sample);
     trajectory.temperature = fleet_->experiment.sampling.temperature;
-    append_read(trajectory, tokens);
-    sessions.push_back({.session = id,
-                        .tokens = tokens,
-                        .max_tokens = fleet_->experiment.sampling.max_tokens,
-                        .random_session = random_session(*pick, sample)});
+    if (interacts) {
+      episode.driver = std::make_shared<InteractionDriver>(*fleet_->tasks, pick, fleet_->tokenizer, limits);
+      enqueue(id, {.call = EpisodeJob::Call::begin, .pick = pick, .driver = episode.driver});
+    } else {
+      append_read(trajectory, tokens);
+      sessions.push_back(ask(id, fleet_->experiment.sampling.max_tokens));
+    }
   }
 }
 
+SessionRequest Environment::ask(uint64_t id, int64_t max_tokens) const {
+  const Episode& episode = episodes_.at(id);
+  return {.session = id,
+          .tokens = episode.trajectory.tokens,
+          .max_tokens = max_tokens,
+          .random_session = random_session(*episode.pick, episode.trajectory.sample),
+          .group = episode.group};
+}
+
 void Environment::send_sessions(std::vector<SessionRequest> sessions) {
+  if (sessions.empty()) return;
   const OpenSessions message{sessions.size()};
   self_->send(router_, message, SessionRequestsPtr(std::make_shared<std::vector<SessionRequest>>(std::move(sessions))));
 }
@@ -88,65 +107,82 @@ void Environment::finished(FinishedSession& session, std::vector<SessionRequest>
   trajectory.sampler = fleet_->experiment.samplers[session.group].name;
   trajectory.attempt = session.attempt;
   trajectory.truncated = session.finish == FinishReason::length;
-  trajectory.failure = session.failure;
-  const bool ended = session.finish == FinishReason::stop;
-  std::span<const int32_t> reply = session.records.tokens;
-  if (ended) reply = reply.first(reply.size() - 1);  // without the end token
-  episode.replies.push_back({fleet_->tokenizer.decode(reply), ended});
-  if (!episode.pick->problem.more.empty()) trajectory.turns.push_back({static_cast<uint32_t>(session.records.size())});
+  episode.group = session.group;
+  if (episode.driver || !episode.pick->problem.more.empty())
+    trajectory.turns.push_back({static_cast<uint32_t>(session.records.size())});
+  const std::vector<int32_t> drawn = session.records.tokens;
   append_drawn(trajectory, std::move(session.records));
-  if (!trajectory.failure.empty()) {
-    deliver(session.session);
-  } else if (auto turn = next_turn(session, episode)) {
-    next.push_back(std::move(*turn));
+  if (!session.failure.empty()) {
+    if (episode.driver) enqueue(session.session, {.call = EpisodeJob::Call::drop, .driver = episode.driver});
+    close(session.session, {.end = "failed", .failure = session.failure});
+    return;
+  }
+  if (episode.driver) {
+    enqueue(session.session, {.call = EpisodeJob::Call::reply,
+                              .pick = episode.pick,
+                              .driver = episode.driver,
+                              .prompt = std::move(session.prompt),
+                              .drawn = drawn});
+    return;
+  }
+  const bool ended = session.finish == FinishReason::stop;
+  const auto text = std::span(drawn).first(drawn.size() - (ended ? 1 : 0));  // without the end token
+  episode.replies.push_back({fleet_->tokenizer.decode(text), ended});
+  if (next_question(episode)) {
+    next.push_back(ask(session.session, fleet_->experiment.sampling.max_tokens));
   } else {
-    to_score_.push_back(session.session);
+    enqueue(session.session,
+            {.call = EpisodeJob::Call::score, .pick = episode.pick, .replies = std::move(episode.replies)});
   }
 }
 
-std::optional<SessionRequest> Environment::next_turn(const FinishedSession& session, Episode& episode) const {
+bool Environment::next_question(Episode& episode) const {
   const envs::Problem* question = envs::next_question(episode.pick->problem, episode.replies);
-  if (!question) return std::nullopt;
+  if (!question) return false;
   algos::Trajectory& trajectory = episode.trajectory;
   const std::vector<int32_t> tokens = fleet_->tokenizer.encode(question->prompt);
   if (!room_for_turn(trajectory.tokens.size(), tokens.size(), fleet_->model.max_positions)) {
     trajectory.truncated = true;
-    return std::nullopt;
+    return false;
   }
   append_read(trajectory, tokens);
-  return SessionRequest{.session = session.session,
-                        .tokens = trajectory.tokens,
-                        .max_tokens = fleet_->experiment.sampling.max_tokens,
-                        .random_session = random_session(*episode.pick, trajectory.sample),
-                        .group = session.group};
+  return true;
 }
 
-void Environment::score_next() {
-  for (size_t w = 0; w < workers_.size() && !to_score_.empty(); ++w) {
+void Environment::enqueue(uint64_t id, EpisodeJob job) {
+  jobs_.emplace_back(id, std::make_shared<EpisodeJob>(std::move(job)));
+}
+
+std::chrono::milliseconds Environment::limit_of(const EpisodeJob& job) const {
+  if (job.call == EpisodeJob::Call::score || job.call == EpisodeJob::Call::drop) return fleet_->hooks.score_limit;
+  return fleet_->hooks.call_limit.value_or(fleet_->tasks->entries()[job.pick->entry].task->longest_call());
+}
+
+void Environment::work() {
+  for (size_t w = 0; w < workers_.size() && !jobs_.empty(); ++w) {
     if (!workers_[w].free) continue;
     workers_[w].free = false;
-    const uint64_t id = to_score_.front();
-    to_score_.pop_front();
-    const Episode& episode = episodes_.at(id);
-    auto job = std::make_shared<ScoreJob>(ScoreJob{episode.pick, episode.replies});
+    auto [id, job] = std::move(jobs_.front());
+    jobs_.pop_front();
+    const bool awaited = job->call != EpisodeJob::Call::drop;
+    const std::chrono::milliseconds limit = limit_of(*job);
     // One job at a time and worker, so that one that hangs takes no other with it.
-    self_->request(workers_[w].handle, fleet_->hooks.score_limit, Score{id}, ScoreJobPtr(std::move(job)))
+    self_->request(workers_[w].handle, limit, Work{id}, std::move(job))
         .then(
-            [this, w](const Scored& done, const ScoreResultPtr& result) {
+            [this, w, awaited](const Worked& done, const EpisodeStepPtr& step) {
               workers_[w].free = true;
-              scored(done.session, *result);
-              score_next();
+              if (awaited) stepped(done.session, *step);
+              work();
             },
-            [this, w, id](caf::error& error) {
-              ScoreResult none;
-              none.failure = "its reward did not answer: " + self_->system().render(error);
-              scored(id, none);
+            [this, w, awaited, limit, id = id](caf::error& error) {
+              if (awaited)
+                close(id, {.end = "failed", .failure = "its task did not answer: " + self_->system().render(error)});
               // The worker is used again when it answers, which is after the job that it hangs on.
-              self_->request(workers_[w].handle, kPatience * fleet_->hooks.score_limit, Probe{})
+              self_->request(workers_[w].handle, kPatience * limit, Probe{})
                   .then(
                       [this, w](Probe) {
                         workers_[w].free = true;
-                        score_next();
+                        work();
                       },
                       [this, w](caf::error&) { give_up(w); });
             });
@@ -156,31 +192,48 @@ void Environment::score_next() {
 void Environment::give_up(size_t worker) {
   workers_[worker].gone = true;
   if (std::all_of(workers_.begin(), workers_.end(), [](const Worker& each) { return each.gone; }))
-    throw std::runtime_error("every reward worker hangs");
+    throw std::runtime_error("every worker hangs in a task");
 }
 
-void Environment::scored(uint64_t session, const ScoreResult& result) {
-  algos::Trajectory& trajectory = episodes_.at(session).trajectory;
-  trajectory.failure = result.failure;
-  if (result.failure.empty()) {
-    trajectory.reward = result.reward.value;
-    trajectory.reward_parts = result.reward.parts;
-    trajectory.format_error = result.reward.format_error;
-    for (size_t k = 0; k < result.reward.turns.size(); ++k) trajectory.turns[k].reward = result.reward.turns[k];
+void Environment::stepped(uint64_t id, const EpisodeStep& step) {
+  if (!step.reply_tokens) {
+    close(id, step.outcome);
+    return;
   }
-  deliver(session);
+  append_read(episodes_.at(id).trajectory, step.read);
+  send_sessions({ask(id, *step.reply_tokens)});
 }
 
-void Environment::deliver(uint64_t session) {
-  const auto found = episodes_.find(session);
-  self_->send(learner_, EpisodeDone{session}, std::make_shared<algos::Trajectory>(std::move(found->second.trajectory)));
+void Environment::close(uint64_t id, const envs::InteractionOutcome& outcome) {
+  Episode& episode = episodes_.at(id);
+  algos::Trajectory& trajectory = episode.trajectory;
+  const envs::Reward& reward = outcome.reward;
+  if (episode.driver) {
+    trajectory.ending = outcome.end;
+    trajectory.format_errors = outcome.format_errors;
+    trajectory.truncated = outcome.truncated;
+  }
+  trajectory.failure = outcome.failure;
+  if (outcome.failure.empty()) {
+    trajectory.reward = reward.value;
+    trajectory.reward_parts = reward.parts;
+    trajectory.format_error = reward.format_error || outcome.format_errors > 0;
+    for (size_t k = 0; k < reward.turns.size(); ++k) trajectory.turns[k].reward = reward.turns[k];
+    if (reward.turns.empty() && !trajectory.turns.empty()) trajectory.turns.back().reward = reward.value;
+  }
+  deliver(id);
+}
+
+void Environment::deliver(uint64_t id) {
+  const auto found = episodes_.find(id);
+  self_->send(learner_, EpisodeDone{id}, std::make_shared<algos::Trajectory>(std::move(found->second.trajectory)));
   episodes_.erase(found);
 }
 
 caf::behavior environment(caf::stateful_actor<Environment>* self, FleetPtr fleet, caf::actor router, caf::actor learner,
-                          std::vector<caf::actor> rewards) {
+                          std::vector<caf::actor> workers) {
   install_handlers(self);
-  return self->state.start(std::move(fleet), std::move(router), std::move(learner), std::move(rewards));
+  return self->state.start(std::move(fleet), std::move(router), std::move(learner), std::move(workers));
 }
 
 }  // namespace motley::actors

@@ -24,6 +24,7 @@ struct RunOptions {
   std::string dir = "runs";
   int64_t checkpoint_every = 50;  // updates; and at the end
   int64_t threads = 0;            // compute threads of the process; 0: one per core
+  int64_t workers = 0;            // threads that wait for what tasks do; 0: two per core, at least 4
 };
 struct ModelOptions {
   std::string path;             // a checkpoint folder; empty: a fresh model of the sizes below

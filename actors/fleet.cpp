@@ -40,6 +40,7 @@ void check_symbols(const envs::Tokenizer& tokenizer, const envs::TaskMix& tasks,
 void check_prompts(const Fleet& fleet) {
   constexpr uint64_t kLookedAt = 256;
   for (const envs::TaskMix::Entry& entry : fleet.tasks->entries()) {
+    if (entry.task->interacts()) continue;  // what its episodes read first, they alone know
     for (const bool held_out : {false, true}) {
       const uint64_t count = entry.task->epoch_size(held_out).value_or(kLookedAt);
       for (uint64_t i = 0; i < count; ++i) {
@@ -130,6 +131,12 @@ int64_t Fleet::threads() const {
 
 int64_t Fleet::trainer_threads() const {
   return experiment.trainer.threads > 0 ? experiment.trainer.threads : std::max<int64_t>(1, threads() / 2);
+}
+
+int64_t Fleet::workers() const {
+  constexpr int64_t kLeast = 4;  // where some hang, others go on
+  if (experiment.run.workers > 0) return experiment.run.workers;
+  return std::max<int64_t>(kLeast, 2 * static_cast<int64_t>(std::thread::hardware_concurrency()));
 }
 
 kernels::NumericProfile Fleet::profile(const std::string& name) const {

@@ -14,6 +14,7 @@
 #include "actors/checkpoint.h"
 #include "actors/evaluation.h"
 #include "actors/experiment.h"
+#include "actors/interaction_driver.h"
 #include "actors/policy/batching.h"
 #include "actors/run.h"
 
@@ -23,7 +24,8 @@ namespace motley::actors {
 struct FleetHooks {
   /// Called by a sampler before each decode step.
   std::function<void(const std::string& group, uint64_t replica, int64_t step)> before_step;
-  std::chrono::milliseconds score_limit{30000};  // for one reward
+  std::chrono::milliseconds score_limit{30000};                        // for one reward
+  std::optional<std::chrono::milliseconds> call_limit = std::nullopt;  // of interactions; absent: their tasks' own
 };
 
 /// Read-only while the fleet lives, but for the flag.
@@ -42,6 +44,7 @@ struct Fleet {
   bool lock_step() const { return !experiment.run.async; }
   int64_t threads() const;          // compute threads of the process
   int64_t trainer_threads() const;  // of those, the trainer's share
+  int64_t workers() const;          // threads that wait for tasks
   /// A preset by name, or "trainer".
   kernels::NumericProfile profile(const std::string& name) const;
   uint64_t replicas() const;  // of all groups
@@ -76,17 +79,18 @@ struct FinishedSession {
   uint64_t session = 0;
   size_t group = 0;
   uint32_t attempt = 0;
+  std::vector<int32_t> prompt;  // what the sampler read: the request's tokens
   TokenRecords records;
   FinishReason finish = FinishReason::none;
   std::string failure;
 };
-struct ScoreJob {
-  std::shared_ptr<const envs::TaskMix::Pick> pick;
-  std::vector<envs::Reply> replies;  // of all turns
-};
-struct ScoreResult {
-  envs::Reward reward;
-  std::string failure;  // not empty: it threw, or was not a number
+/// A call into a task, which may block.
+struct EpisodeJob {
+  enum class Call : uint8_t { score, begin, reply, drop } call = Call::score;
+  std::shared_ptr<const envs::TaskMix::Pick> pick{};
+  std::vector<envs::Reply> replies{};           // score: of all turns
+  std::shared_ptr<InteractionDriver> driver{};  // begin, reply, drop; nobody else uses it meanwhile
+  std::vector<int32_t> prompt{}, drawn{};       // reply: what the sampler read, and what it drew after that
 };
 
 using StartingPointPtr = std::shared_ptr<StartingPoint>;
@@ -94,8 +98,8 @@ using SessionRequestsPtr = std::shared_ptr<const std::vector<SessionRequest>>;
 using GenerateRequestsPtr = std::shared_ptr<std::vector<GenerateRequest>>;
 using StepOutputsPtr = std::shared_ptr<std::vector<StepOutput>>;
 using FinishedSessionsPtr = std::shared_ptr<std::vector<FinishedSession>>;
-using ScoreJobPtr = std::shared_ptr<const ScoreJob>;
-using ScoreResultPtr = std::shared_ptr<const ScoreResult>;
+using EpisodeJobPtr = std::shared_ptr<const EpisodeJob>;
+using EpisodeStepPtr = std::shared_ptr<const EpisodeStep>;
 using ParametersPtr = std::shared_ptr<const Parameters>;
 using WeightsPtr = std::shared_ptr<const SamplerWeights>;
 using MetricsPtr = std::shared_ptr<const algos::Metrics>;

@@ -63,7 +63,7 @@ struct GroupRates {  // since the start, by group
   std::vector<uint64_t> tokens, busy_ns, steps, rows, prefill_rows, shared_rows;
 };
 
-// Episodes: learner -> environment -> reward, and back.
+// Episodes: learner -> environment -> workers, and back.
 struct StartIssuing {
   uint64_t next_prompt = 0;
   std::vector<uint64_t> again;  // issued before the checkpoint and not consumed
@@ -74,10 +74,10 @@ struct IssueBatch {
 struct Credits {
   uint64_t episodes = 0;
 };
-struct Score {
+struct Work {
   uint64_t session = 0;
 };
-struct Scored {
+struct Worked {
   uint64_t session = 0;
 };
 struct Probe {};
@@ -139,8 +139,8 @@ MOTLEY_MESSAGE(GroupRates, m.tokens, m.busy_ns, m.steps, m.rows, m.prefill_rows,
 MOTLEY_MESSAGE(StartIssuing, m.next_prompt, m.again)
 MOTLEY_MESSAGE(IssueBatch, m.first_prompt, m.prompts)
 MOTLEY_MESSAGE(Credits, m.episodes)
-MOTLEY_MESSAGE(Score, m.session)
-MOTLEY_MESSAGE(Scored, m.session)
+MOTLEY_MESSAGE(Work, m.session)
+MOTLEY_MESSAGE(Worked, m.session)
 MOTLEY_MESSAGE(Probe)
 MOTLEY_MESSAGE(EpisodeDone, m.session)
 MOTLEY_MESSAGE(Evaluate, m.update, m.version)
@@ -179,8 +179,8 @@ CAF_ADD_TYPE_ID(motley, (motley::actors::GroupRates))
 CAF_ADD_TYPE_ID(motley, (motley::actors::StartIssuing))
 CAF_ADD_TYPE_ID(motley, (motley::actors::IssueBatch))
 CAF_ADD_TYPE_ID(motley, (motley::actors::Credits))
-CAF_ADD_TYPE_ID(motley, (motley::actors::Score))
-CAF_ADD_TYPE_ID(motley, (motley::actors::Scored))
+CAF_ADD_TYPE_ID(motley, (motley::actors::Work))
+CAF_ADD_TYPE_ID(motley, (motley::actors::Worked))
 CAF_ADD_TYPE_ID(motley, (motley::actors::Probe))
 CAF_ADD_TYPE_ID(motley, (motley::actors::EpisodeDone))
 CAF_ADD_TYPE_ID(motley, (motley::actors::Evaluate))
@@ -199,8 +199,8 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(motley::actors::SessionRequestsPtr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(motley::actors::GenerateRequestsPtr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(motley::actors::StepOutputsPtr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(motley::actors::FinishedSessionsPtr)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(motley::actors::ScoreJobPtr)
-CAF_ALLOW_UNSAFE_MESSAGE_TYPE(motley::actors::ScoreResultPtr)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(motley::actors::EpisodeJobPtr)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(motley::actors::EpisodeStepPtr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(motley::actors::ParametersPtr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(motley::actors::WeightsPtr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(motley::actors::MetricsPtr)

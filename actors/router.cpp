@@ -142,6 +142,7 @@ void Router::finish(uint64_t id, Session& session, FinishReason reason, std::str
   FinishedSession done{.session = id,
                        .group = session.group,
                        .attempt = fleet_->attempt * kMaxLosses + session.losses,
+                       .prompt = std::move(session.request.tokens),
                        .records = std::move(session.records),
                        .finish = reason,
                        .failure = std::move(failure)};

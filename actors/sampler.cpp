@@ -5,6 +5,7 @@
 
 #include "actors/system.h"
 #include "actors/weight_plane.h"
+#include "kernels/philox.h"
 
 namespace motley::actors {
 namespace {
@@ -16,6 +17,17 @@ constexpr int64_t kBurstTokens = 8;  // per slot, in the calibration
 uint64_t nanoseconds_since(std::chrono::steady_clock::time_point start) {
   const auto elapsed = std::chrono::steady_clock::now() - start;
   return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(elapsed).count());
+}
+
+/// The n-th prompt; for an interaction, whose prompt its task alone knows, tokens that stand for one.
+std::vector<int32_t> calibration_prompt(const Fleet& fleet, uint64_t n) {
+  const envs::TaskMix::Pick pick = fleet.tasks->training(n);
+  if (!fleet.tasks->entries()[pick.entry].task->interacts()) return fleet.tokenizer.encode(pick.problem.prompt);
+  constexpr int64_t kLength = 64;
+  std::vector<int32_t> tokens(static_cast<size_t>(std::clamp<int64_t>(fleet.model.max_positions / 2, 1, kLength)));
+  for (size_t i = 0; i < tokens.size(); ++i)
+    tokens[i] = static_cast<int32_t>(kernels::mix(n, i) % static_cast<uint64_t>(fleet.tokenizer.size()));
+  return tokens;
 }
 
 }  // namespace
@@ -147,12 +159,11 @@ void Sampler::calibrate() {
   Calibrated result{.replica = replica_};
   for (const bool counted : {false, true}) {  // the first burst warms caches
     for (int64_t slot = 0; slot < options.max_sequences; ++slot) {
-      // Prompts of its own, or the cache of the first burst would spare the second its prefill.
+      // Prompts of their own, or the cache of the first burst would spare the second its prefill.
       const int64_t place = counted ? options.max_sequences + slot : slot;
-      const envs::TaskMix::Pick pick = fleet_->tasks->training(static_cast<uint64_t>(place));
       GenerateRequest request;
       request.id = static_cast<uint64_t>(slot);
-      request.tokens = fleet_->tokenizer.encode(pick.problem.prompt);
+      request.tokens = calibration_prompt(*fleet_, static_cast<uint64_t>(place));
       request.max_new_tokens = counted ? length : 1;
       request.rule = {.temperature = fleet_->experiment.sampling.temperature,
                       .top_p = fleet_->experiment.sampling.top_p,

@@ -3,16 +3,15 @@
 #include "actors/environment.h"
 #include "actors/evaluator.h"
 #include "actors/learner.h"
-#include "actors/reward.h"
 #include "actors/router.h"
 #include "actors/sampler.h"
 #include "actors/system.h"
 #include "actors/weight_plane.h"
+#include "actors/worker.h"
 
 namespace motley::actors {
 
-constexpr int kMaxRestarts = 3;    // of one replica
-constexpr int kRewardWorkers = 2;  // a hanging reward leaves the other
+constexpr int kMaxRestarts = 3;  // of one replica
 
 caf::behavior Supervisor::start(FleetPtr fleet, const StartingPointPtr& start, caf::actor main) {
   fleet_ = std::move(fleet);
@@ -43,12 +42,12 @@ void Supervisor::spawn_fleet(const StartingPointPtr& start) {
   learner_ =
       self_->spawn<caf::detached>(learner, fleet_, start, LearnerActor::Peers{plane_, router_, evaluating, me, main_});
   watch("learner", learner_);
-  std::vector<caf::actor> rewards;
-  for (int i = 0; i < kRewardWorkers; ++i) {
-    rewards.push_back(self_->spawn<caf::detached>(reward, fleet_));
-    watch("reward " + std::to_string(i), rewards.back());
+  std::vector<caf::actor> workers;
+  for (int64_t i = 0; i < fleet_->workers(); ++i) {
+    workers.push_back(self_->spawn<caf::detached>(worker, fleet_));
+    watch("worker " + std::to_string(i), workers.back());
   }
-  const auto playing = self_->spawn(environment, fleet_, router_, learner_, rewards);
+  const auto playing = self_->spawn(environment, fleet_, router_, learner_, workers);
   watch("environment", playing);
   for (uint64_t replica = 0; replica < fleet_->replicas(); ++replica) spawn_sampler(replica);
   self_->send(learner_, Begin{playing});

@@ -9,7 +9,9 @@ namespace motley::actors {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr uint32_t kVersion = 2;  // 1 has a count of turns, which was always 1, in the place of their list
+// 1 has a count of turns, which was always 1, in the place of their list; 1 and 2 have neither an interaction's ending
+// nor its count of format errors.
+constexpr uint32_t kVersion = 3;
 
 /// A whole array as its bytes, little endian: exact for floats, and far smaller than one msgpack number each.
 template <class T>
@@ -30,7 +32,7 @@ std::vector<T> unpack_array(const msgpack::object& object) {
 
 uint64_t bits(double value) { return std::bit_cast<uint64_t>(value); }
 
-constexpr uint32_t kFields = 20;
+constexpr uint32_t kFields = 22, kFieldsBefore3 = 20;
 
 void pack_trajectory(msgpack::packer<msgpack::sbuffer>& out, const algos::Trajectory& t) {
   out.pack_array(kFields);
@@ -52,6 +54,7 @@ void pack_trajectory(msgpack::packer<msgpack::sbuffer>& out, const algos::Trajec
   pack_array(out, r.ids);
   pack_array(out, r.id_log_q);
   pack_array(out, r.log_tail);
+  out.pack(t.ending).pack(t.format_errors);
 }
 
 std::vector<const msgpack::object*> elements(const msgpack::object& object) {
@@ -67,7 +70,7 @@ std::vector<const msgpack::object*> elements(const msgpack::object& object, uint
 }
 
 algos::Trajectory unpack_trajectory(const msgpack::object& object, uint32_t version, int64_t vocabulary) {
-  const auto field = elements(object, kFields);
+  const auto field = elements(object, version < 3 ? kFieldsBefore3 : kFields);
   algos::Trajectory t;
   size_t i = 0;
   t.task = field[i++]->as<std::string>();
@@ -98,6 +101,10 @@ algos::Trajectory unpack_trajectory(const msgpack::object& object, uint32_t vers
   t.records.ids = unpack_array<int32_t>(*lists[1]);
   t.records.id_log_q = unpack_array<float>(*lists[2]);
   t.records.log_tail = unpack_array<float>(*lists[3]);
+  if (version > 2) {
+    t.ending = field[i++]->as<std::string>();
+    t.format_errors = field[i++]->as<int64_t>();
+  }
   if (const std::string wrong = t.inconsistency(vocabulary); t.failure.empty() && !wrong.empty())
     throw std::runtime_error("a trajectory does not fit together: " + wrong);
   return t;

@@ -100,6 +100,28 @@ void add_episode_metrics(Metrics& metrics, std::span<const Trajectory> batch, st
   if (!kept.empty()) metrics["staleness/max"] = oldest;
 }
 
+/// Of interactions. Endings are shares of all of them, the failed included, so that they add up to 1.
+void add_interaction_metrics(Metrics& metrics, std::span<const Trajectory> batch, std::span<const size_t> kept) {
+  std::map<std::string, double> endings;
+  double episodes = 0.0, replies = 0.0, errors = 0.0;
+  for (const Trajectory& sample : batch) {
+    if (sample.ending.empty()) continue;
+    ++endings[sample.ending];
+    ++episodes;
+  }
+  for (const auto& [ending, count] : endings) metrics["episode/end/" + ending] = count / episodes;
+  Mean read;
+  for (const size_t i : kept) {
+    const Trajectory& sample = batch[i];
+    if (sample.ending.empty()) continue;
+    read.add(static_cast<double>(sample.tokens.size() - sample.records.size()));
+    replies += static_cast<double>(sample.turns.size());
+    errors += static_cast<double>(sample.format_errors);
+  }
+  read.write(metrics, "episode/read_tokens");
+  if (replies > 0.0) metrics["reply/format_error"] = errors / replies;
+}
+
 }  // namespace
 
 RatioInterval training_band(const CorrectionParameters& parameters) {
@@ -149,6 +171,7 @@ Metrics batch_metrics(std::span<const Trajectory> batch, const SampleSelection& 
   reference_k1.write(metrics, "kl/reference");
   reference_k3.write(metrics, "kl/reference_k3");
   add_episode_metrics(metrics, batch, selection.kept);
+  add_interaction_metrics(metrics, batch, selection.kept);
   for (const auto& [name, group] : groups) {
     group.write(metrics, "group/" + name + "/");
     metrics["group/" + name + "/share"] =

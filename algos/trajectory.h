@@ -33,6 +33,8 @@ struct Trajectory {
   std::vector<Turn> turns;  // in order; their tokens and rewards add up to the episode's. Empty: one turn
   bool format_error = false;
   bool truncated = false;      // ended by a limit
+  std::string ending;          // of an interaction: how it ended, a word of the task's, or "failed"; else empty
+  int64_t format_errors = 0;   // of an interaction: replies without a valid call
   std::string failure;         // not empty: the episode failed and has no reward; counted, never trained on
   uint64_t batch_version = 0;  // the learner's version when it took the sample (0 until then)
 

@@ -19,8 +19,8 @@ namespace fs = std::filesystem;
 /// These say how long, how fast and where, but not what is computed from the checkpoint on.
 bool may_differ(const std::string& path) {
   static const std::vector<std::string> free{
-      "name",        "run.updates",    "run.dir", "run.keep_trajectories", "run.checkpoint_every",
-      "run.threads", "trainer.threads"};
+      "name",        "run.updates", "run.dir",        "run.keep_trajectories", "run.checkpoint_every",
+      "run.threads", "run.workers", "trainer.threads"};
   return std::find(free.begin(), free.end(), path) != free.end() || path.ends_with(".price_per_hour") ||
          path.starts_with("watch.") || path.starts_with("probe.");
 }
@@ -33,11 +33,11 @@ void require_agreement(const Experiment& recorded, const Experiment& given, cons
       const auto found = values.find(path);
       return found == values.end() ? std::string("absent") : found->second;
     };
-    throw InputError({where},
-                     fmt::format("{} is {}, but the run to resume has {}", path, text(new_values), text(old_values)),
-                     "a resumed run may change run.updates, run.threads, trainer.threads, run.checkpoint_every, "
-                     "run.keep_trajectories, run.dir, [watch], [probe], name and prices; see " +
-                         own.string());
+    throw InputError(
+        {where}, fmt::format("{} is {}, but the run to resume has {}", path, text(new_values), text(old_values)),
+        "a resumed run may change run.updates, run.threads, run.workers, trainer.threads, run.checkpoint_every, "
+        "run.keep_trajectories, run.dir, [watch], [probe], name and prices; see " +
+            own.string());
   };
   for (const auto& [path, value] : old_values) {
     const auto other = new_values.find(path);

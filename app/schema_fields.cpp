@@ -83,6 +83,11 @@ std::vector<Field> run_fields() {
           "run", "threads", [](E & e, size_t) -> auto& { return e.run.threads; },
           "compute threads of the process; 0: one per core")
           .between(0, 1024),
+      field(
+          "run", "workers", [](E & e, size_t) -> auto& { return e.run.workers; },
+          "threads that wait for rewards, and for the commands of episodes in sandboxes, of which each runs one at a "
+          "time; 0: two per core, at least 4")
+          .between(0, 1024),
   };
 }
 

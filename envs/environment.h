@@ -1,6 +1,7 @@
 // Tasks and their episodes. Token in, token out: sampled tokens are never decoded and encoded again.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -79,6 +80,9 @@ class Task {
   /// fail, such as SandboxError. Base: std::logic_error.
   virtual std::unique_ptr<Interaction> interact(const Problem& problem, const Tokenizer& tokenizer,
                                                 const InteractionLimits& limits) const;
+  /// How long a call into one of its interactions, or the beginning of one, can take within its own limits: who waits
+  /// longer may give the episode up.
+  virtual std::chrono::seconds longest_call() const { return std::chrono::minutes(10); }
   /// The perfect episode of a problem, really played; may block. Throws TaskError. Base: std::logic_error.
   virtual InteractionExample demonstrate(const Problem& problem, const Tokenizer& tokenizer,
                                          const InteractionLimits& limits) const;

@@ -1,5 +1,7 @@
 #include "envs/episode.h"
 
+#include <cmath>
+
 namespace motley::envs {
 
 const Problem* next_question(const Problem& problem, std::span<const Reply> replies) {
@@ -22,6 +24,23 @@ Reward episode_reward(const Task& task, const Problem& problem, std::span<const 
   whole.value /= questions;
   for (auto& [name, part] : whole.parts) part /= questions;
   return whole;
+}
+
+std::string wrong_reward(const Reward& reward, size_t replies) {
+  bool finite = std::isfinite(reward.value);
+  for (const auto& [name, part] : reward.parts) finite = finite && std::isfinite(part);
+  double sum = 0.0, size = 0.0;
+  for (const double turn : reward.turns) {
+    finite = finite && std::isfinite(turn);
+    sum += turn;
+    size += std::abs(turn);
+  }
+  if (!finite) return "not a finite number";
+  if (reward.turns.empty()) return "";
+  if (reward.turns.size() != replies)
+    return std::to_string(reward.turns.size()) + " turns' rewards for " + std::to_string(replies) + " replies";
+  // Shares of one number: each, and their sum, may be rounded.
+  return std::abs(sum - reward.value) <= 1e-9 * size ? "" : "turns' rewards that do not add up to it";
 }
 
 }  // namespace motley::envs

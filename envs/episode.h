@@ -16,4 +16,8 @@ const Problem* next_question(const Problem& problem, std::span<const Reply> repl
 /// episode of several questions Reward::turns says what each reply adds to the mean. Throws what the task throws.
 Reward episode_reward(const Task& task, const Problem& problem, std::span<const Reply> replies);
 
+/// Empty, or what makes a reward of an episode of so many replies unusable: a number that is not finite, turns that are
+/// not those of the replies or do not add up to the reward.
+std::string wrong_reward(const Reward& reward, size_t replies);
+
 }  // namespace motley::envs

@@ -145,11 +145,13 @@ TEST_CASE("trajectories come back with the same bits") {
   CHECK(read[1].failure == failed.failure);
 }
 
-TEST_CASE("turns come back, and files from before there were turns can still be read") {
+TEST_CASE("turns and endings come back, and files from before there were such can still be read") {
   const TemporaryFolder run_folder;
   const fs::path file = trajectory_path(run_folder.path(), 1);
   algos::Trajectory two = sample();
   two.turns = {{1, -0.5}, {1, 1.5}};
+  two.ending = "turn_limit";
+  two.format_errors = 300;
   write_trajectories(file, 1, {sample(), two});
   const auto read = read_trajectories(file, kTokenizer.size());
   CHECK(read[0].turns.empty());
@@ -157,12 +159,16 @@ TEST_CASE("turns come back, and files from before there were turns can still be 
   CHECK(read[1].turns[0].tokens == 1);
   CHECK(read[1].turns[0].reward == -0.5);
   CHECK(read[1].turns[1].reward == 1.5);
+  CHECK(read[0].ending.empty());
+  CHECK(read[1].ending == "turn_limit");
+  CHECK(read[1].format_errors == 300);
 
   two.turns[0].tokens = 2;
   write_trajectories(file, 1, {two});
   CHECK_THROWS_WITH(read_trajectories(file, kTokenizer.size()), Catch::Contains("the turns' tokens do not add up"));
 
-  // Version 1 has the number of turns, 1, in the place of their list.
+  // Version 2 is without the last two of 22 fields, an empty text and 0; version 1 has the number of turns, 1, in the
+  // place of their list as well.
   write_trajectories(file, 1, {sample()});
   std::ifstream in(file, std::ios::binary);
   std::string bytes((std::istreambuf_iterator<char>(in)), {});
@@ -171,6 +177,12 @@ TEST_CASE("turns come back, and files from before there were turns can still be 
     REQUIRE(at != std::string::npos);
     bytes.replace(at, from.size(), to);
   };
+  REQUIRE(bytes.ends_with(std::string("\xa0\x00", 2)));
+  bytes.resize(bytes.size() - 2);
+  replace(std::string("\xdc\x00\x16", 3), std::string("\xdc\x00\x14", 3));
+  replace("version\x03", "version\x02");
+  std::ofstream(file, std::ios::binary) << bytes;
+  CHECK(read_trajectories(file, kTokenizer.size()).at(0).records == sample().records);
   replace("version\x02", "version\x01");
   replace("\x90\xc2\xc2\xa0", "\x01\xc2\xc2\xa0");
   std::ofstream(file, std::ios::binary) << bytes;
@@ -179,9 +191,9 @@ TEST_CASE("turns come back, and files from before there were turns can still be 
   CHECK(old[0].records == sample().records);
   CHECK(old[0].turns.empty());
   CHECK(old[0].reward == 1.0);
-  replace("version\x01", "version\x03");
+  replace("version\x01", "version\x04");
   std::ofstream(file, std::ios::binary) << bytes;
-  CHECK_THROWS_WITH(read_trajectories(file, kTokenizer.size()), Catch::Contains("format version 3, not 1 to 2"));
+  CHECK_THROWS_WITH(read_trajectories(file, kTokenizer.size()), Catch::Contains("format version 4, not 1 to 3"));
 }
 
 TEST_CASE("a trajectory file cut at any byte, or with a flipped byte, is refused or read whole, never a crash") {

@@ -49,7 +49,7 @@ TEST_CASE("every message makes the round trip between two systems") {
           QuantizeTick{}, OpenSessions{big}, Decode{big}, Decoded{1, 2, 3, 4, big, 5, 6, 7, big}, SessionsFinished{big},
           DecodeTick{}, ReplicaReady{1, big}, ReplicaLost{big, "why"}, Calibrate{}, Calibrated{1, 2, big}, FleetReady{},
           RateQuery{}, GroupRates{{1, big}, {}, {2}, {3}, {4}, {big}}, StartIssuing{big, {3, big}}, IssueBatch{big, 2},
-          Credits{big}, Score{big}, Scored{big}, Probe{}, EpisodeDone{big}, Evaluate{1, big}, Evaluated{big, 2},
+          Credits{big}, Work{big}, Worked{big}, Probe{}, EpisodeDone{big}, Evaluate{1, big}, Evaluated{big, 2},
           Begin{*remote}, StopRun{}, UpdateRow{big}, Note{std::string("a\0b", 3)}, RunFinished{true},
           RunFailed{"who", "why"}, ShutDown{});
   }
