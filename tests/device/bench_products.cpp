@@ -27,7 +27,8 @@ void products(const Setting& setting, const Report& report) {
   const double peak = setting.card != nullptr ? setting.card->bf16 : 0.0;  // all rows are bf16
   // What `automatic` chooses between is timed for itself, on the one architecture that has both.
   const bool wgmma = setting.device.kind == DeviceKind::cuda && cuda::compute_capability() == 90;
-  for (const auto& [name, how] : kinds) {
+  for (const auto& kind : kinds) {
+    const Quantization& how = kind.second;
     const PackedMatrix packed = pack(quantize(weights, outputs, inputs, how));
     const PackedOnDevice on = copied_to(setting.device, packed);
     std::shared_ptr<const bf16> plain;  // for cuBLASLt
@@ -43,7 +44,7 @@ void products(const Setting& setting, const Report& report) {
       args.c = row_major(y.get(), DType::bf16, rows, outputs);
       Row vendor;
       const auto add = [&](const char* body, const std::function<void()>& call) {
-        Row row{"products", std::string(body) + ", " + name + " weights, rows " + std::to_string(rows)};
+        Row row{"products", std::string(body) + ", " + kind.first + " weights, rows " + std::to_string(rows)};
         row.seconds = seconds_of(setting, call);
         row.flop = 2.0 * static_cast<double>(rows) * static_cast<double>(outputs * inputs);
         row.bytes = static_cast<double>(packed.bytes()) + 2.0 * static_cast<double>(rows * (outputs + inputs));

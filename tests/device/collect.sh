@@ -20,7 +20,7 @@ done | sort -u | grep -vE "$system" | while read -r name path; do
     *) strip -o "$folder/lib/$name" "$(readlink -f "$path")" ;;
   esac
 done
-cp "$here/device_check.sh" "$here/trainer_torch.py" "$folder"
+cp "$here/device_check.sh" "$here/trainer_torch.py" "$here/decoder_torch.py" "$folder"
 cp "$here/../../experiments/quickstart.toml" "$here/../../experiments/bitwise.toml" "$folder"
 
 needed=$(for file in "$folder"/* "$folder"/lib/*; do
