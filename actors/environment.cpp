@@ -92,7 +92,8 @@ SessionRequest Environment::ask(uint64_t id, int64_t max_tokens) const {
           .tokens = episode.trajectory.tokens,
           .max_tokens = max_tokens,
           .random_session = random_session(*episode.pick, episode.trajectory.sample),
-          .group = episode.group};
+          .group = episode.group,
+          .replica = episode.replica};
 }
 
 void Environment::send_sessions(std::vector<SessionRequest> sessions) {
@@ -108,6 +109,7 @@ void Environment::finished(FinishedSession& session, std::vector<SessionRequest>
   trajectory.attempt = session.attempt;
   trajectory.truncated = session.finish == FinishReason::length;
   episode.group = session.group;
+  episode.replica = session.replica;
   if (episode.driver || !episode.pick->problem.more.empty())
     trajectory.turns.push_back({static_cast<uint32_t>(session.records.size())});
   const std::vector<int32_t> drawn = session.records.tokens;

@@ -22,6 +22,7 @@ class Environment {
     std::vector<envs::Reply> replies;           // of an episode that is no interaction
     std::shared_ptr<InteractionDriver> driver;  // of one that is
     std::optional<size_t> group;                // of samplers, after the first turn
+    std::optional<uint64_t> replica;            // that served the last turn
   };
   struct Worker {
     caf::actor handle;

@@ -21,6 +21,7 @@ struct RunOptions {
   int64_t concurrency = 512;              // episodes that exist and have not been taken by the learner
   std::string keep_trajectories = "all";  // "all", "last N", "none"
   std::optional<int64_t> max_staleness;   // weight versions
+  std::string routing = "capacity";       // actors/policy/placement.h
   std::string dir = "runs";
   int64_t checkpoint_every = 50;  // updates; and at the end
   int64_t threads = 0;            // compute threads of the process; 0: one per core

@@ -71,13 +71,16 @@ struct SessionRequest {
   uint64_t session = 0;         // prompt number * group size + sample: unique in a run, but for turns
   std::vector<int32_t> tokens;  // everything before the first new token
   int64_t max_tokens = 0;
-  uint64_t random_session = 0;                 // for RandomKey
-  std::optional<size_t> group = std::nullopt;  // of an episode's first turn, which the others stay in
+  uint64_t random_session = 0;  // for RandomKey
+  // Of an episode's turn before, where the others stay: the group always, the replica as long as it serves.
+  std::optional<size_t> group = std::nullopt;
+  std::optional<uint64_t> replica = std::nullopt;
 };
 /// A session as the router gives it back.
 struct FinishedSession {
   uint64_t session = 0;
   size_t group = 0;
+  uint64_t replica = 0;
   uint32_t attempt = 0;
   std::vector<int32_t> prompt;  // what the sampler read: the request's tokens
   TokenRecords records;

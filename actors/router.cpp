@@ -2,18 +2,25 @@
 
 #include <algorithm>
 
+#include "actors/policy/losses.h"
 #include "actors/system.h"
 
 namespace motley::actors {
-
-constexpr uint32_t kMaxLosses = 2;  // a session that lost this many replicas fails
 
 caf::behavior Router::start(FleetPtr fleet, caf::actor supervisor) {
   fleet_ = std::move(fleet);
   supervisor_ = std::move(supervisor);
   groups_.resize(fleet_->experiment.samplers.size());
-  choice_.emplace(groups_.size());
-  for (const SamplerGroupOptions& group : fleet_->experiment.samplers) fixed_.push_back(group.capacity);
+  std::vector<Placement::Group> options;
+  std::vector<std::optional<double>> fixed;
+  std::vector<double> replicas;  // as configured: a replica that is lost for a while changes no choice of lock-step
+  for (const SamplerGroupOptions& group : fleet_->experiment.samplers) {
+    options.push_back({.share = group.capacity, .slots = group.max_sequences});
+    fixed.push_back(group.capacity);
+    replicas.push_back(static_cast<double>(group.replicas));
+  }
+  placement_.emplace(parse_routing(fleet_->experiment.run.routing), std::move(options));
+  lock_step_shares_ = group_shares(fixed, replicas);
   return {
       [this](const OpenSessions&, const SessionRequestsPtr& requests) { open(*requests); },
       [this](const Decoded& done, const StepOutputsPtr& outputs) { decoded(done, *outputs); },
@@ -47,8 +54,7 @@ void Router::open(const std::vector<SessionRequest>& requests) {
   const auto owner = caf::actor_cast<caf::actor>(self_->current_sender());
   Outbox outbox;
   for (const SessionRequest& request : requests) {
-    const size_t group = request.group ? *request.group : choose_group(request.session);
-    Session session{.request = request, .records = {}, .group = group, .owner = owner};
+    Session session{.request = request, .records = {}, .group = request.group, .owner = owner};
     const auto [place_at, added] = sessions_.emplace(request.session, std::move(session));
     if (!added) throw std::logic_error("session " + std::to_string(request.session) + " was opened twice");
     place(request.session, place_at->second, outbox);
@@ -56,35 +62,22 @@ void Router::open(const std::vector<SessionRequest>& requests) {
   flush(outbox);
 }
 
-std::vector<double> Router::capacities() const {
-  std::vector<double> result(groups_.size(), 0.0);
-  for (const auto& [id, replica] : replicas_) {
-    const std::vector<uint64_t>& serving = groups_[replica.group].replicas;
-    if (!std::binary_search(serving.begin(), serving.end(), id)) continue;
-    result[replica.group] += fixed_[replica.group] ? 1.0 : replica.capacity.tokens_per_second();
-  }
-  return result;
-}
-
-size_t Router::choose_group(uint64_t session) {
-  if (!fleet_->lock_step()) return choice_->choose(group_shares(fixed_, capacities()));
-  std::vector<double> replicas;  // as configured: a replica that is lost for a while changes no choice
-  for (const SamplerGroupOptions& group : fleet_->experiment.samplers)
-    replicas.push_back(static_cast<double>(group.replicas));
-  return choice_by_number(group_shares(fixed_, replicas), session);
+std::optional<uint64_t> Router::choose_replica(const Session& session) {
+  const SessionRequest& request = session.request;
+  // The cache of the turns before is where they were.
+  if (request.replica && session.losses == 0 && placement_->place_at(*request.replica)) return request.replica;
+  if (session.group) return placement_->place_in(*session.group);
+  if (!fleet_->lock_step()) return placement_->place();
+  return placement_->place_in(choice_by_number(lock_step_shares_, request.session));
 }
 
 void Router::place(uint64_t id, Session& session, Outbox& outbox) {
-  Group& group = groups_[session.group];
-  std::vector<int64_t> load;
-  for (const uint64_t replica : group.replicas) load.push_back(replicas_.at(replica).sessions);
-  const auto chosen = least_loaded(load);
-  if (!chosen) {
-    group.waiting.push_back(id);
+  session.replica = choose_replica(session);
+  if (!session.replica) {
+    waiting_.push_back(id);
     return;
   }
-  session.replica = group.replicas[*chosen];
-  ++replicas_.at(session.replica).sessions;
+  session.group = replicas_.at(*session.replica).group;
   const SamplingOptions& sampling = fleet_->experiment.sampling;
   GenerateRequest request;
   request.id = id;
@@ -102,7 +95,7 @@ void Router::place(uint64_t id, Session& session, Outbox& outbox) {
                  .session = session.request.random_session,
                  .attempt = fleet_->attempt * kMaxLosses + session.losses};
   request.vocabulary = fleet_->tokenizer.size();
-  outbox[session.replica].push_back(std::move(request));
+  outbox[*session.replica].push_back(std::move(request));
 }
 
 void Router::flush(Outbox& outbox) {
@@ -122,8 +115,10 @@ void Router::decoded(const Decoded& done, std::vector<StepOutput>& outputs) {
   group.rows += done.rows;
   group.prefill_rows += done.prefill_rows;
   group.shared_rows += done.shared_rows;
-  if (done.full_ns > 0)
+  if (done.full_ns > 0) {
     replica.capacity.add(static_cast<double>(done.full_tokens), static_cast<double>(done.full_ns) * 1e-9);
+    placement_->set_capacity(done.replica, replica.capacity.tokens_per_second());
+  }
   for (StepOutput& output : outputs) {
     Session& session = sessions_.at(output.id);
     if (session.records.size() == 0) {
@@ -132,7 +127,7 @@ void Router::decoded(const Decoded& done, std::vector<StepOutput>& outputs) {
       session.records.append(output.records);
     }
     if (output.finish == FinishReason::none) continue;
-    --replica.sessions;
+    placement_->ended(done.replica);
     finish(output.id, session, output.finish, std::move(output.error));
   }
   send_finished();
@@ -140,7 +135,8 @@ void Router::decoded(const Decoded& done, std::vector<StepOutput>& outputs) {
 
 void Router::finish(uint64_t id, Session& session, FinishReason reason, std::string failure) {
   FinishedSession done{.session = id,
-                       .group = session.group,
+                       .group = session.group.value(),
+                       .replica = session.replica.value(),
                        .attempt = fleet_->attempt * kMaxLosses + session.losses,
                        .prompt = std::move(session.request.tokens),
                        .records = std::move(session.records),
@@ -165,10 +161,15 @@ void Router::send_finished() {
   }
 }
 
+bool Router::measures(size_t group) const {
+  const Experiment& experiment = fleet_->experiment;
+  return experiment.run.async && parse_routing(experiment.run.routing) == Routing::capacity &&
+         !experiment.samplers.at(group).capacity;
+}
+
 void Router::joined(const ReplicaReady& ready, caf::actor handle) {
   replicas_[ready.replica] = Replica{.group = ready.group, .handle = std::move(handle), .capacity = {}};
-  const bool measured = !fleet_->lock_step() && !fixed_.at(ready.group);
-  if (!measured) {
+  if (!measures(ready.group)) {
     serve(ready.replica);
     return;
   }
@@ -184,20 +185,19 @@ void Router::calibrate_next() {
 }
 
 void Router::serve(uint64_t id) {
-  Group& group = groups_[replicas_.at(id).group];
-  group.replicas.insert(std::upper_bound(group.replicas.begin(), group.replicas.end(), id), id);
+  const Replica& replica = replicas_.at(id);
+  placement_->add(id, replica.group, replica.capacity.tokens_per_second());
   Outbox outbox;
-  for (const uint64_t session : std::exchange(group.waiting, {})) place(session, sessions_.at(session), outbox);
+  for (const uint64_t session : std::exchange(waiting_, {})) place(session, sessions_.at(session), outbox);
   flush(outbox);
-  size_t serving = 0;
-  for (const Group& each : groups_) serving += each.replicas.size();
-  if (serving == fleet_->replicas() && !std::exchange(ready_, true)) self_->send(supervisor_, FleetReady{});
+  if (placement_->serving() == fleet_->replicas() && !std::exchange(ready_, true))
+    self_->send(supervisor_, FleetReady{});
 }
 
 void Router::lost(uint64_t id, const std::string& cause) {
   const auto found = replicas_.find(id);
   if (found == replicas_.end()) return;  // died before it was ready
-  std::erase(groups_[found->second.group].replicas, id);
+  placement_->remove(id);
   std::erase(to_calibrate_, id);
   replicas_.erase(found);
   if (calibrating_ == id) {
@@ -205,11 +205,8 @@ void Router::lost(uint64_t id, const std::string& cause) {
     calibrate_next();
   }
   std::vector<uint64_t> orphans;
-  for (const auto& [session_id, session] : sessions_) {
-    const std::vector<uint64_t>& waiting = groups_[session.group].waiting;
-    if (session.replica == id && std::find(waiting.begin(), waiting.end(), session_id) == waiting.end())
-      orphans.push_back(session_id);
-  }
+  for (const auto& [session_id, session] : sessions_)
+    if (session.replica == id) orphans.push_back(session_id);
   std::sort(orphans.begin(), orphans.end());
   Outbox outbox;
   for (const uint64_t orphan : orphans) {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "actors/messages.h"
-#include "actors/policy/routing.h"
+#include "actors/policy/placement.h"
 
 namespace motley::actors {
 
@@ -16,26 +16,24 @@ class Router {
   struct Session {
     SessionRequest request;
     TokenRecords records;
-    size_t group = 0;
-    uint64_t replica = 0;
+    std::optional<size_t> group;      // once it has been placed: it stays there
+    std::optional<uint64_t> replica;  // none: it waits for one
     uint32_t losses = 0;
     caf::actor owner;
   };
   struct Replica {
     size_t group = 0;
     caf::actor handle;
-    int64_t sessions = 0;
     MeasuredCapacity capacity;
   };
   struct Group {
-    std::vector<uint64_t> replicas;  // that can serve, ascending
-    std::vector<uint64_t> waiting;   // sessions without a replica
     uint64_t tokens = 0, busy_ns = 0, steps = 0, rows = 0, prefill_rows = 0, shared_rows = 0;
   };
   using Outbox = std::map<uint64_t, std::vector<GenerateRequest>>;  // by replica
 
   void open(const std::vector<SessionRequest>& requests);
-  size_t choose_group(uint64_t session);
+  /// By the episode's replica, its group, or the policy; nothing if none can serve.
+  std::optional<uint64_t> choose_replica(const Session& session);
   /// Puts the session's next request into the outbox, or lets it wait for a replica.
   void place(uint64_t id, Session& session, Outbox& outbox);
   void flush(Outbox& outbox);
@@ -46,16 +44,17 @@ class Router {
   void serve(uint64_t replica);
   void calibrate_next();
   void lost(uint64_t replica, const std::string& cause);
-  std::vector<double> capacities() const;
+  bool measures(size_t group) const;
 
   caf::event_based_actor* self_;
   FleetPtr fleet_;
   caf::actor supervisor_;
   std::vector<Group> groups_;
-  std::vector<std::optional<double>> fixed_;
-  std::optional<ProportionalChoice> choice_;
+  std::optional<Placement> placement_;
+  std::vector<double> lock_step_shares_;
   std::map<uint64_t, Replica> replicas_;
   std::unordered_map<uint64_t, Session> sessions_;
+  std::vector<uint64_t> waiting_;  // sessions without a replica
   std::vector<std::pair<caf::actor, FinishedSession>> finished_;
   std::vector<uint64_t> to_calibrate_;
   std::optional<uint64_t> calibrating_;

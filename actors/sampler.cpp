@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "actors/policy/losses.h"
 #include "actors/system.h"
 #include "actors/weight_plane.h"
 #include "kernels/philox.h"
@@ -10,7 +11,6 @@
 namespace motley::actors {
 namespace {
 
-constexpr size_t kChunk = 16;        // tokens of a session that a death may lose
 constexpr double kFull = 0.9;        // share of the slots from which a step counts for the capacity
 constexpr int64_t kBurstTokens = 8;  // per slot, in the calibration
 

@@ -212,7 +212,22 @@ void check_kl(const Experiment& e, const KeyPositions& keys) {
   }
 }
 
+void check_routing(const Experiment& e, const KeyPositions& keys) {
+  if (e.run.routing == "capacity") return;
+  const std::string found = fmt::format("run.routing = \"{}\" ", e.run.routing);
+  if (!e.run.async) {
+    throw InputError(keys.of("run.routing"), found + "in lock-step",
+                     "there an episode's group follows from its number alone: allowed is \"capacity\"");
+  }
+  for (size_t i = 0; i < e.samplers.size(); ++i) {
+    if (!e.samplers[i].capacity) continue;
+    throw InputError(keys.of(fmt::format("samplers.{}.capacity", i)), "a fixed share with " + found,
+                     "only run.routing = \"capacity\" looks at shares");
+  }
+}
+
 void check_fleet(const Experiment& e, const KeyPositions& keys) {
+  check_routing(e, keys);
   int64_t slots = 0;
   for (size_t i = 0; i < e.samplers.size(); ++i) {
     slots += e.samplers[i].max_sequences * e.samplers[i].replicas;

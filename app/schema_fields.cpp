@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "actors/policy/placement.h"
 #include "algos/advantage.h"
 #include "algos/reference_kl.h"
 #include "algos/reward_shaping.h"
@@ -73,6 +74,11 @@ std::vector<Field> run_fields() {
           "groups with an older sample are dropped; in weight versions")
           .between(0, kMany)
           .defaults_to("no limit"),
+      field(
+          "run", "routing", [](E & e, size_t) -> auto& { return e.run.routing; },
+          "which sampler an episode goes to: groups in proportion to their capacity, the least loaded, or in turn "
+          "(docs/fleet.md)")
+          .one_of([] { return actors::routing_names(); }),
       field(
           "run", "dir", [](E & e, size_t) -> auto& { return e.run.dir; }, "the run writes DIR/NAME-SEED/"),
       field(

@@ -44,6 +44,7 @@ const char* const kRules = R"(
 | a clip on p / pi_old with `minibatches` = `epochs` = 1 | p is pi_old then: the clip can never bind |
 | parameters of a `[[samplers]]` group with `m2po` or `ais` | these weigh the whole batch together |
 | `samplers.staleness` with `run.async` | imposed staleness is for lock-step; asynchronous runs have their own |
+| `run.routing` other than `capacity` in lock-step, or with `samplers.capacity` | there an episode's group follows from its number alone; only that policy looks at shares |
 | `run.concurrency` below `prompts` x `group_size` with `run.async` | no batch could ever be complete |
 | slots (`max_sequences` x `replicas`, all groups) below `run.concurrency` with `run.async` | every episode that exists has a slot |
 | `eval.samples` below the largest `eval.k` | pass@k needs k samples |

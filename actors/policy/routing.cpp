@@ -50,11 +50,6 @@ size_t choice_by_number(std::span<const double> shares, uint64_t session) {
   return last;  // the shares' sum was rounded below 1
 }
 
-std::optional<size_t> least_loaded(std::span<const int64_t> sessions) {
-  if (sessions.empty()) return std::nullopt;
-  return static_cast<size_t>(std::min_element(sessions.begin(), sessions.end()) - sessions.begin());
-}
-
 void MeasuredCapacity::add(double tokens, double seconds) {
   constexpr double kWindow = 10.0;  // seconds
   const double keep = std::exp(-seconds / kWindow);

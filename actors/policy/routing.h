@@ -1,4 +1,4 @@
-// Which sampler group and which replica a new session goes to. Pure: used by the router actor and by simulations.
+// Which sampler group a new session goes to, from capacities and shares. Pure.
 #pragma once
 
 #include <cstdint>
@@ -28,9 +28,6 @@ class ProportionalChoice {
 /// Lock-step choice: depends on shares and the session's number alone. Consecutive numbers are spread by the golden
 /// ratio sequence, whose discrepancy falls as log(n) / n.
 size_t choice_by_number(std::span<const double> shares, uint64_t session);
-
-/// The replica with the fewest sessions, the first of equals; nothing if there is none.
-std::optional<size_t> least_loaded(std::span<const int64_t> sessions);
 
 /// Tokens per busy second of full engines over about the last ten busy seconds.
 class MeasuredCapacity {

@@ -54,11 +54,6 @@ TEST_CASE("the lock-step choice depends on the session's number alone") {
   CHECK(choice_by_number(shares, ~uint64_t{0}) < 2);
 }
 
-TEST_CASE("the replica with the fewest sessions, the first of equals") {
-  CHECK(least_loaded(std::vector<int64_t>{}) == std::nullopt);
-  CHECK(least_loaded(std::vector<int64_t>{3, 1, 1}) == 1);
-}
-
 TEST_CASE("measured capacity is tokens per busy second, and forgets") {
   MeasuredCapacity capacity;
   CHECK(capacity.tokens_per_second() == 0.0);
