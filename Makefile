@@ -5,7 +5,7 @@ JOBS  ?= $(shell nproc)
 MOTLEY = build/$(BUILD)/motley
 SOURCES = $(shell git ls-files '*.h' '*.cpp' 2>/dev/null)
 
-.PHONY: help setup configure build run test property long bench ops audit device-check vendor-graphs cuda-all cuda-report sanitize asan tsan spike mismatch performance soak-sandbox format lint check-style clean
+.PHONY: help setup configure build run test property long bench ops audit device-check vendor-graphs cuda-all cuda-report sanitize asan tsan spike mismatch performance soak-sandbox fleet-check format lint check-style clean
 
 help:
 	@echo 'make run       set up, build, run experiments/quickstart.toml'
@@ -14,6 +14,7 @@ help:
 	@echo 'make property  many random cases of "a row never depends on its neighbours"; CASES=1000 SEED=1'
 	@echo 'make long      device kernels on the emulator at lengths that take it long'
 	@echo 'make soak-sandbox  1,000 sandboxed episodes back to back, 100 sandboxes at once, time to start (about a minute)'
+	@echo 'make fleet-check  a run of paced samplers beside its simulation, five times (about two minutes)'
 	@echo 'make sanitize  the fast tests under AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer'
 	@echo 'make bench     times the kernels on this machine'
 	@echo 'make performance  measures what docs/performance.md reports and writes its tables; PEERS=FOLDER for the peers'
@@ -56,6 +57,11 @@ long: configure
 soak-sandbox: configure
 	cmake --build build/$(BUILD) -j $(JOBS) --target test_envs
 	build/$(BUILD)/test_envs '[soak-sandbox]'
+
+# A real run of paced samplers, five times, beside simulations that are fed with what it measured.
+fleet-check: configure
+	cmake --build build/$(BUILD) -j $(JOBS) --target test_actors
+	build/$(BUILD)/test_actors '[.fleet-check]'
 
 bench: configure-bench
 	cmake --build build/bench -j $(JOBS) --target motley_bench

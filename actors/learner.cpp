@@ -151,7 +151,9 @@ void LearnerActor::issue(int64_t prompts) {
 }
 
 bool LearnerActor::enough_unequal() {
-  std::vector<TrajectoryGroup> dropped = collector_->drop_equal(fleet_->experiment.algo.advantage_level == "turn");
+  const bool by_turn = fleet_->experiment.algo.advantage_level == "turn";
+  std::vector<TrajectoryGroup> dropped =
+      collector_->drop_if([by_turn](const TrajectoryGroup& group) { return equal_rewards(group, by_turn); });
   release(dropped);
   std::move(dropped.begin(), dropped.end(), std::back_inserter(equal_));
   const AlgoOptions& algo = fleet_->experiment.algo;

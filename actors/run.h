@@ -27,6 +27,7 @@ struct GroupSummary {
   double share = 0;                     // of the samples trained on
   double kl = 0, outside = 0, staleness = 0;
   double tokens_per_second = 0, cost = 0;
+  double cost_per_million_tokens = 0;  // drawn; 0 without any
 };
 struct RunSummary {
   int64_t updates = 0;               // finished, those before a resume included
@@ -35,6 +36,7 @@ struct RunSummary {
   std::string alarm;                 // not empty: the alarm that stopped the run before its last update, and why
   std::vector<GroupSummary> groups;
   double seconds = 0;
+  double cost_per_update = 0;  // of the updates since the start or the resume
 };
 
 /// Called from one thread at a time.

@@ -44,6 +44,7 @@ void RunReport::close_update(algos::Metrics& metrics, const GroupCounters& count
   metrics["cost/update"] = 0.0;
   for (size_t g = 0; g < experiment_.samplers.size(); ++g) add_group(g, metrics, counters, seconds);
   add_compute(metrics, seconds);
+  updates_ += value_or_zero(metrics, "samples/count") > 0 ? 1 : 0;
   last_ = counters;
 }
 
@@ -108,6 +109,9 @@ RunSummary RunReport::summary() const {
     group.staleness = totals.staleness / samples;
     group.tokens_per_second = static_cast<double>(last_.tokens[g]) / std::max(1e-9, summary.seconds);
     group.cost = options.price_per_hour * static_cast<double>(options.replicas) * summary.seconds / 3600.0;
+    const auto tokens = static_cast<double>(last_.tokens[g]);
+    if (tokens > 0) group.cost_per_million_tokens = group.cost / tokens * 1e6;
+    summary.cost_per_update += group.cost / static_cast<double>(std::max<int64_t>(1, updates_));
     summary.groups.push_back(group);
   }
   return summary;

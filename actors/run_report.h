@@ -38,6 +38,7 @@ class RunReport {
     double samples = 0, kl = 0, outside = 0, staleness = 0;
   };
   std::vector<Totals> totals_;
+  int64_t updates_ = 0;  // with samples
 };
 
 }  // namespace motley::actors

@@ -37,8 +37,10 @@ std::string closing_table(const actors::RunSummary& summary) {
       name_cell("group", "profile", group_width, own_line) +
       fmt::format(" {:>6} {:>8} {:>8} {:>9} {:>8} {:>8}\n", "share", "KL", "outside", "staleness", "tokens/s", "cost");
   bool emulated = false;
+  double cost = 0.0;
   for (const auto& group : summary.groups) {
     const char* mark = group.emulated ? "*" : " ";
+    cost += group.cost;
     emulated = emulated || group.emulated;
     out += name_cell(group.name, group.profile, group_width, own_line) +
            fmt::format(" {:>5.1f}% {:>8.5f} {:>7.3f}% {:>9.2f} {:>7.0f}{} {:>7.4f}{}\n", 100 * group.share, group.kl,
@@ -47,6 +49,8 @@ std::string closing_table(const actors::RunSummary& summary) {
   out +=
       "KL: mean of log q - log p over sampled tokens.\n"
       "outside: share of ratios p/q outside [0.2, 5].\n";
+  if (cost > 0)
+    out += fmt::format("cost: {:.4g}, {:.4g} per update{}\n", cost, summary.cost_per_update, emulated ? " *" : "");
   if (emulated)
     out +=
         "* emulated here on the CPU: the number formats are exact, the rate and the\n"
@@ -66,7 +70,8 @@ std::string closing_json(const actors::RunSummary& summary, const std::filesyste
                       {"outside", group.outside},
                       {"staleness", group.staleness},
                       {"tokens_per_second", group.tokens_per_second},
-                      {"cost", group.cost}});
+                      {"cost", group.cost},
+                      {"cost_per_million_tokens", group.cost_per_million_tokens}});
   const kernels::ComputeUse use = kernels::compute_use();
   const nlohmann::json compute{{"threads", kernels::compute_threads()},
                                {"any_seconds", 1e-9 * static_cast<double>(use.any)},
@@ -78,6 +83,7 @@ std::string closing_json(const actors::RunSummary& summary, const std::filesyste
                         {"alarm", summary.alarm},
                         {"checkpoint", summary.checkpoint.string()},
                         {"seconds", summary.seconds},
+                        {"cost_per_update", summary.cost_per_update},
                         {"groups", groups},
                         {"compute", compute}}
              .dump() +

@@ -29,7 +29,8 @@ struct CommandLine {
   BenchArguments bench;
   AuditArguments audit;
   TasksArguments tasks;
-  std::string list_topic;
+  SimulateArguments simulate;
+  std::string list_topic, schema_page;
   bool list_json = false, doctor_json = false;
   std::function<int()> command;
 };
@@ -242,6 +243,16 @@ void add_tasks(CLI::App& app, CommandLine& line) {
   command->callback([&line] { line.command = [&line] { return tasks_command(line.tasks); }; });
 }
 
+void add_simulate(CLI::App& app, CommandLine& line) {
+  CLI::App* command =
+      app.add_subcommand("simulate", "a fleet in simulated time: throughput, staleness, idle shares, cost");
+  SimulateArguments& a = line.simulate;
+  command->add_option("fleet", a.toml, "TOML file (docs/fleet.md)")->required();
+  command->add_option("--seed", a.seed, "over the file's seed")->check(CLI::Range(uint64_t{0}, kMaxSeed));
+  command->add_flag("--json", a.json, "the result as JSON");
+  command->callback([&line] { line.command = [&line] { return simulate_command(line.simulate); }; });
+}
+
 void add_rest(CLI::App& app, CommandLine& line) {
   CLI::App* list = app.add_subcommand("list", "every name that a TOML may use, with one line each");
   list->add_option("what", line.list_topic, join(list_topics(), ", "))->required();
@@ -250,8 +261,10 @@ void add_rest(CLI::App& app, CommandLine& line) {
   CLI::App* doctor = app.add_subcommand("doctor", "what this machine can do, and what is missing");
   doctor->add_flag("--json", line.doctor_json, "as JSON");
   doctor->callback([&line] { line.command = [&line] { return doctor_command(line.doctor_json); }; });
-  CLI::App* schema = app.add_subcommand("schema", "the text of docs/experiment.md")->group("");
-  schema->callback([&line] { line.command = [] { return schema_command(); }; });
+  CLI::App* schema =
+      app.add_subcommand("schema", "the text of docs/experiment.md, or the tables of docs/fleet.md")->group("");
+  schema->add_option("page", line.schema_page, "experiment or fleet")->check(CLI::IsMember({"experiment", "fleet"}));
+  schema->callback([&line] { line.command = [&line] { return schema_command(line.schema_page); }; });
 }
 
 /// Results that did not reach stdout (a full disk, a closed pipe) are no success.
@@ -330,6 +343,7 @@ int run_command_line(int argc, char** argv) {
     add_bench(app, line);
     add_audit(app, line);
     add_tasks(app, line);
+    add_simulate(app, line);
     add_rest(app, line);
     if (const int code = parse(app, argc, argv); code >= 0) return code;
     const int code = line.command();

@@ -74,6 +74,12 @@ struct TasksArguments {
   bool no_run = false, json = false;
 };
 
+struct SimulateArguments {
+  std::string toml;
+  std::optional<uint64_t> seed;
+  bool json = false;
+};
+
 int run_command(const RunArguments& arguments);
 int generate_command(const GenerateArguments& arguments);
 int score_command(const ScoreArguments& arguments);
@@ -84,7 +90,8 @@ int doctor_command(bool json);
 int bench_command(const BenchArguments& arguments);
 int audit_command(const AuditArguments& arguments);
 int tasks_command(const TasksArguments& arguments);
-int schema_command();
+int simulate_command(const SimulateArguments& arguments);
+int schema_command(const std::string& page);
 const std::vector<std::string>& list_topics();
 
 /// Parses the command line and runs the command: the whole of main. Exit codes: 0 done, 1 failed, 2 wrong input.

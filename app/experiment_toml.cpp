@@ -7,6 +7,7 @@
 #include "app/experiment_correction.h"
 #include "app/recipes.h"
 #include "app/schema.h"
+#include "app/toml_refusals.h"
 
 namespace motley::app {
 namespace {
@@ -70,16 +71,14 @@ class Loader {
     const SectionInfo* section = find_section(member.key);
     if (!section || section->name.empty()) unknown_top(member);
     keys_.set(section->name, member.at);
+    require_section(member, section->list);
     const Node& value = member.value;
     if (!section->list) {
-      if (value.kind != Node::Kind::table) wrong_section(member, "a table, [" + section->name + "]");
       read_section(value, section->name, section->name, 0);
       return;
     }
-    if (value.kind != Node::Kind::array || value.items.empty()) wrong_section(member, "tables, [[" + member.key + "]]");
     for (size_t i = 0; i < value.items.size(); ++i) {
       const Node& item = value.items[i];
-      if (item.kind != Node::Kind::table) wrong_section(member, "tables, [[" + member.key + "]]");
       const std::string path = fmt::format("{}.{}", section->name, i);
       keys_.set(path, item.at);
       section->name == "tasks" ? read_task(item, path, i) : read_group(item, path, i);
@@ -91,12 +90,7 @@ class Loader {
     for (const SectionInfo& section : schema_sections()) {
       if (!section.name.empty()) names.push_back(section.name);
     }
-    const bool table = member.value.kind == Node::Kind::table || member.value.kind == Node::Kind::array;
-    throw InputError(member.at, fmt::format("unknown {} '{}'", table ? "table" : "key", member.key),
-                     "allowed: " + join(names, ", "), nearest_key(member.key, names));
-  }
-  [[noreturn]] static void wrong_section(const Member& member, const std::string& wanted) {
-    throw InputError(member.at, fmt::format("{} is {}", member.key, member.value.describe()), "allowed: " + wanted);
+    refuse_unknown_top(member, names, nearest_key(member.key, names));
   }
 
   void assign(const Field& field, const Member& member, const std::string& path, size_t index) {
@@ -107,7 +101,7 @@ class Loader {
   void read_section(const Node& table, const std::string& section, const std::string& path, size_t index) {
     for (const Member& member : table.members) {
       if (member.key == "parameters" && (section == "algo" || section == "samplers")) {
-        if (member.value.kind != Node::Kind::table) wrong_section(member, "a table, as in parameters.mis.low = 0.5");
+        if (member.value.kind != Node::Kind::table) refuse_section(member, "a table, as in parameters.mis.low = 0.5");
         keys_.set(path + ".parameters", member.at);
         parameters_.emplace_back(section == "algo" ? -1 : static_cast<int64_t>(index), &member.value);
       } else if (const Field* field = find_field(section, member.key)) {
@@ -120,11 +114,8 @@ class Loader {
 
   [[noreturn]] static void unknown_key(const Member& member, const std::string& section,
                                        const std::vector<std::string>& keys) {
-    const bool list = find_section(section) && find_section(section)->list;
-    throw InputError(
-        member.at,
-        fmt::format("unknown key '{}' in {}", member.key, list ? "[[" + section + "]]" : "[" + section + "]"),
-        "allowed: " + join(keys, ", "), nearest_key(member.key, keys));
+    const SectionInfo* info = find_section(section);
+    refuse_unknown_key(member, section, info && info->list, keys, nearest_key(member.key, keys));
   }
 
   void read_group(const Node& table, const std::string& path, size_t index) {

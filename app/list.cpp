@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/commands.h"
+#include "app/fleet_toml.h"
 #include "app/input_error.h"
 #include "app/list_corrections.h"
 #include "app/recipes.h"
@@ -117,8 +118,8 @@ int list_command(const std::string& what, bool json) {
   return 0;
 }
 
-int schema_command() {
-  std::fputs(schema_page().c_str(), stdout);
+int schema_command(const std::string& page) {
+  std::fputs((page == "fleet" ? fleet_tables() : schema_page()).c_str(), stdout);
   return 0;
 }
 

@@ -72,7 +72,7 @@ std::vector<T> read_list(const ValueRule& rule, const Node& node, const std::str
   std::vector<T> values;
   for (size_t i = 0; i < node.items.size(); ++i) {
     values.push_back(read(rule, node.items[i], fmt::format("{}[{}]", path, i)));
-    if (rule.kind != ValueKind::span &&
+    if (rule.kind != ValueKind::span && !rule.repeats &&
         std::find(values.begin(), values.end() - 1, values.back()) != values.end() - 1) {
       throw InputError(node.items[i].at, fmt::format("{} holds {} twice", path, node.items[i].describe()));
     }
@@ -165,37 +165,6 @@ std::string value_to_toml(const Value& value) {
     }
   };
   return std::visit(Printer{}, value);
-}
-
-Field Field::between(double low, double high) && {
-  rule.minimum = low;
-  rule.maximum = high;
-  return std::move(*this);
-}
-Field Field::above(double low, double high) && {
-  rule.above_minimum = true;
-  return std::move(*this).between(low, high);
-}
-Field Field::below(double low, double high) && {
-  rule.below_maximum = true;
-  return std::move(*this).between(low, high);
-}
-Field Field::one_of(std::function<std::vector<std::string>()> names) && {
-  rule.names = std::move(names);
-  return std::move(*this);
-}
-Field Field::shaped(std::string form, std::function<bool(const std::string&)> accepts) && {
-  rule.form = std::move(form);
-  rule.accepts = std::move(accepts);
-  return std::move(*this);
-}
-Field Field::since(std::string reason) && {
-  rule.reason = std::move(reason);
-  return std::move(*this);
-}
-Field Field::defaults_to(std::string note) && {
-  default_note = std::move(note);
-  return std::move(*this);
 }
 
 const Field* find_field(const std::string& section, const std::string& key) {

@@ -27,6 +27,7 @@ struct ValueRule {
   double maximum = std::numeric_limits<double>::infinity();
   bool above_minimum = false, below_maximum = false;  // the bound itself is out
   bool infinite = false;                              // +inf too, where there is no maximum
+  bool repeats = false;                               // of a list: values may stand twice
   std::function<std::vector<std::string>()> names;    // a text must be one of them; absent: any but the empty text
   std::function<bool(const std::string&)> accepts;    // a further test of a text, described by `form`
   std::string form;
@@ -40,24 +41,54 @@ struct ValueRule {
 std::string kind_name(ValueKind kind);
 std::string value_to_toml(const Value& value);
 
-struct Field {
+/// A key of a TOML that is read into a Target.
+template <class Target>
+struct BasicField {
   std::string section;  // "" is the top of the file; "tasks" and "samplers" are lists of tables
   std::string key;
   std::string help;
   ValueRule rule;
   std::string default_note;  // where the default is a rule, not a value
-  std::function<void(Experiment&, size_t index, Value)> set;
-  std::function<std::optional<Value>(Experiment&, size_t index)> get;  // none: the key has no value
+  std::function<void(Target&, size_t index, Value)> set;
+  std::function<std::optional<Value>(Target&, size_t index)> get;  // none: the key has no value
 
-  Field between(double low, double high) &&;
-  Field at_least(double low) && { return std::move(*this).between(low, std::numeric_limits<double>::infinity()); }
-  Field above(double low, double high) &&;  // low < value <= high
-  Field below(double low, double high) &&;  // low <= value < high
-  Field one_of(std::function<std::vector<std::string>()> names) &&;
-  Field shaped(std::string form, std::function<bool(const std::string&)> accepts) &&;
-  Field since(std::string reason) &&;
-  Field defaults_to(std::string note) &&;
+  BasicField between(double low, double high) && {
+    rule.minimum = low;
+    rule.maximum = high;
+    return std::move(*this);
+  }
+  BasicField at_least(double low) && { return std::move(*this).between(low, std::numeric_limits<double>::infinity()); }
+  BasicField above(double low, double high) && {  // low < value <= high
+    rule.above_minimum = true;
+    return std::move(*this).between(low, high);
+  }
+  BasicField below(double low, double high) && {  // low <= value < high
+    rule.below_maximum = true;
+    return std::move(*this).between(low, high);
+  }
+  BasicField one_of(std::function<std::vector<std::string>()> names) && {
+    rule.names = std::move(names);
+    return std::move(*this);
+  }
+  BasicField shaped(std::string form, std::function<bool(const std::string&)> accepts) && {
+    rule.form = std::move(form);
+    rule.accepts = std::move(accepts);
+    return std::move(*this);
+  }
+  BasicField since(std::string reason) && {
+    rule.reason = std::move(reason);
+    return std::move(*this);
+  }
+  BasicField repeated() && {
+    rule.repeats = true;
+    return std::move(*this);
+  }
+  BasicField defaults_to(std::string note) && {
+    default_note = std::move(note);
+    return std::move(*this);
+  }
 };
+using Field = BasicField<Experiment>;
 
 struct SectionInfo {
   std::string name, help;
@@ -83,5 +114,15 @@ std::vector<std::string> group_profile_names();  // with "trainer"
 
 /// The text of docs/experiment.md.
 std::string schema_page();
+
+/// A section of a page of keys: its title as TOML writes it ("" for the top of the file), what it is for, and its rows.
+struct KeyRow {
+  std::string key, type, value, allowed, help;  // value: the default
+};
+std::string key_table(const std::string& title, const std::string& help, const std::vector<KeyRow>& rows);
+
+/// Names end up in folder and metric names, and in --set paths, where digits alone are an index.
+bool is_name(const std::string& text);
+inline constexpr const char* kNameForm = "a letter, then letters, digits, '-', '_' or '+', at most 64 in all";
 
 }  // namespace motley::app

@@ -1,4 +1,4 @@
-// Makes a schema field from a reference into the Experiment: its kind, setter and getter follow from the member's type.
+// Makes a schema field from a reference into what is read: its kind, setter and getter follow from the member's type.
 #pragma once
 
 #include <optional>
@@ -83,16 +83,17 @@ std::optional<Value> fetch(const T& from) {
   }
 }
 
-template <class Ref>
-Field field(std::string section, std::string key, Ref ref, std::string help) {
-  using T = std::remove_reference_t<std::invoke_result_t<Ref, Experiment&, size_t>>;
-  Field made;
+/// `ref`: (Target&, size_t index) -> the member's reference.
+template <class Target = Experiment, class Ref>
+BasicField<Target> field(std::string section, std::string key, Ref ref, std::string help) {
+  using T = std::remove_reference_t<std::invoke_result_t<Ref, Target&, size_t>>;
+  BasicField<Target> made;
   made.section = std::move(section);
   made.key = std::move(key);
   made.help = std::move(help);
   made.rule.kind = KindOf<T>::value;
-  made.set = [ref](Experiment& e, size_t index, Value value) { assign(ref(e, index), std::move(value)); };
-  made.get = [ref](Experiment& e, size_t index) { return fetch(ref(e, index)); };
+  made.set = [ref](Target& e, size_t index, Value value) { assign(ref(e, index), std::move(value)); };
+  made.get = [ref](Target& e, size_t index) { return fetch(ref(e, index)); };
   return made;
 }
 

@@ -19,14 +19,6 @@ auto fixed(std::vector<std::string> names) {
   return [names = std::move(names)] { return names; };
 }
 
-/// Names end up in folder and metric names, and in --set paths, where digits alone are an index.
-bool is_name(const std::string& text) {
-  const auto ok = [](unsigned char c) { return std::isalnum(c) || c == '_' || c == '-' || c == '+'; };
-  return text.size() <= 64 && std::isalpha(static_cast<unsigned char>(text[0])) &&
-         std::all_of(text.begin(), text.end(), ok);
-}
-const char* const kNameForm = "a letter, then letters, digits, '-', '_' or '+', at most 64 in all";
-
 bool is_keep_rule(const std::string& text) {
   if (text == "all" || text == "none") return true;
   if (!text.starts_with("last ")) return false;
@@ -434,6 +426,12 @@ std::vector<Field> eval_fields() {
 }
 
 }  // namespace
+
+bool is_name(const std::string& text) {
+  const auto ok = [](unsigned char c) { return std::isalnum(c) || c == '_' || c == '-' || c == '+'; };
+  return text.size() <= 64 && std::isalpha(static_cast<unsigned char>(text[0])) &&
+         std::all_of(text.begin(), text.end(), ok);
+}
 
 const std::vector<SectionInfo>& schema_sections() {
   static const std::vector<SectionInfo> sections{

@@ -81,18 +81,13 @@ std::string allowed_text(const Field& field) {
 }
 
 std::string section_table(const SectionInfo& section) {
-  std::string title = section.list ? "[[" + section.name + "]]" : "[" + section.name + "]";
-  if (section.name.empty()) title = "top of the file";
-  std::string text = fmt::format(
-      "\n## {}\n\n{}\n\n| key | type | default | allowed | meaning |\n"
-      "| --- | --- | --- | --- | --- |\n",
-      section.name.empty() ? title : "`" + title + "`", section.help);
+  const std::string title = section.list ? "[[" + section.name + "]]" : "[" + section.name + "]";
+  std::vector<KeyRow> rows;
   for (const Field& field : schema_fields()) {
     if (field.section != section.name) continue;
-    text += fmt::format("| `{}` | {} | {} | {} | {} |\n", field.key, kind_name(field.rule.kind),
-                        cell(default_text(field)), cell(allowed_text(field)), cell(field.help));
+    rows.push_back({field.key, kind_name(field.rule.kind), default_text(field), allowed_text(field), field.help});
   }
-  return text;
+  return key_table(section.name.empty() ? "" : title, section.help, rows);
 }
 
 std::string env_tables() {
@@ -140,6 +135,17 @@ std::string recipe_table() {
 }
 
 }  // namespace
+
+std::string key_table(const std::string& title, const std::string& help, const std::vector<KeyRow>& rows) {
+  std::string text = fmt::format(
+      "\n## {}\n\n{}\n\n| key | type | default | allowed | meaning |\n"
+      "| --- | --- | --- | --- | --- |\n",
+      title.empty() ? "top of the file" : "`" + title + "`", help);
+  for (const KeyRow& row : rows)
+    text += fmt::format("| `{}` | {} | {} | {} | {} |\n", row.key, row.type, cell(row.value), cell(row.allowed),
+                        cell(row.help));
+  return text;
+}
 
 std::string schema_page() {
   std::string text = kIntroduction;

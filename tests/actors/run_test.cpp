@@ -121,7 +121,14 @@ TEST_CASE("several groups share a lock-step batch by their replicas") {
   CHECK(metrics.at("group/one/share") == Approx(0.5).margin(0.05));
   CHECK(metrics.at("group/one/kl/sampler_trainer") == 0.0);
   CHECK(metrics.at("group/two/kl/sampler_trainer") != 0.0);
-  CHECK(metrics.at("group/two/cost/per_million_tokens") > 0.0);
+  const double seconds = metrics.at("time/update");
+  CHECK(metrics.at("cost/update") == Approx(2.0 * seconds / 3600.0));  // the other group has no price
+  const double tokens = metrics.at("group/two/time/tokens_per_second") * seconds;
+  CHECK(metrics.at("group/two/cost/per_million_tokens") == Approx(metrics.at("cost/update") / tokens * 1e6));
+  CHECK(metrics.at("group/one/cost/per_million_tokens") == 0.0);
+  CHECK(outcome.summary.groups[1].cost == Approx(2.0 * outcome.summary.seconds / 3600.0));
+  CHECK(outcome.summary.cost_per_update == Approx(outcome.summary.groups[1].cost / 2.0));
+  CHECK(outcome.summary.groups[1].cost_per_million_tokens > 0.0);
   CHECK(metrics.at("group/two/time/rows_per_step") >= 1.0);
   CHECK(outcome.summary.groups[1].emulated);
   CHECK_FALSE(outcome.summary.groups[0].emulated);

@@ -165,6 +165,16 @@ TEST_CASE("the closing table marks emulated rates") {
   CHECK(table.find("1000*") != std::string::npos);
   CHECK(table.find("2000 ") != std::string::npos);
   CHECK(table.find("* emulated") != std::string::npos);
+  CHECK(table.find("cost: ") == std::string::npos);  // nothing has a price
+  summary.groups[1].cost = 1.5;
+  summary.groups[1].cost_per_million_tokens = 2.5;
+  summary.cost_per_update = 0.75;
+  CHECK(closing_table(summary).find("cost: 1.5, 0.75 per update *\n") != std::string::npos);
+  const std::string json = closing_json(summary, {});
+  CHECK(json.find("\"cost_per_update\":0.75") != std::string::npos);
+  CHECK(json.find("\"cost_per_million_tokens\":2.5") != std::string::npos);
+  summary.groups[0].emulated = false;
+  CHECK(closing_table(summary).find("cost: 1.5, 0.75 per update\n") != std::string::npos);
 }
 
 TEST_CASE("the closing table's columns line up under long names") {
