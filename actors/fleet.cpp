@@ -160,6 +160,7 @@ std::pair<FleetPtr, StartingPointPtr> prepare(const RunRequest& request, RunObse
   fleet->stop_after = request.stop_after;
   fleet->resumed_from = request.resume;
   fleet->tasks = make_tasks(request.experiment, request.experiment.seed);
+  for (const envs::TaskMix::Entry& entry : fleet->tasks->entries()) entry.task->require();
   StartingPointPtr start;
   if (request.resume) {
     start = from_checkpoint(*fleet, *request.resume, true);

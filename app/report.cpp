@@ -126,8 +126,10 @@ void write_report(const std::filesystem::path& folder, const actors::RunSummary&
   page += charts.of("effective sample size", {"ess", "ess_in_band"});
   page += charts.of("log tail ratio", {"mass/log_tail_ratio_median", "mass/log_tail_ratio_p99"});
   for (const char* name : {"ratio/max", "ratio/masked", "ratio/chi2", "log_ppl_gap", "entropy", "grad_norm", "loss",
-                           "loss_scale", "staleness/max", "episode/tokens", "episode/format_error"})
+                           "loss_scale", "staleness/max", "episode/tokens", "episode/read_tokens", "episode/turns",
+                           "episode/format_error", "reply/format_error"})
     page += charts.of(name, {name});
+  page += charts.of("how episodes end, as shares", starting_with(curves, "episode/end/"));
   page += charts.of("tokens per second", {"time/tokens_per_second"});
   page += charts.of("seconds per update", {"time/update", "time/train", "time/wait"});
   page += "</div><h2>Experiment</h2><pre>" + escape_html(read_file(folder / "experiment.toml")) + "</pre>";

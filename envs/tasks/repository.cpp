@@ -231,6 +231,13 @@ class Repository final : public Task {
                                         const InteractionLimits& limits) const override {
     return std::make_unique<RepositoryInteraction>(host(), set_, number_of(problem), tokenizer, limits);
   }
+  std::chrono::seconds longest_call() const override {
+    int64_t longest = 0;  // a command that is the last, and the tests
+    for (const RepositoryTask& task : set_->tasks)
+      longest = std::max(longest, task.limits.call_seconds + task.limits.test_seconds);
+    constexpr int64_t kAround = 180;  // sandboxes begin, are read and end
+    return std::chrono::seconds(longest + kAround);
+  }
   InteractionExample demonstrate(const Problem& problem, const Tokenizer& tokenizer,
                                  const InteractionLimits& limits) const override {
     const ChatFormat format(set_->format, tokenizer);

@@ -36,6 +36,7 @@ enum class Fault : uint8_t {
 struct Faults {
   std::function<Fault(int64_t episode)> choose;  // by the number of episodes before; not asked when evaluating
   std::chrono::milliseconds hang{0};
+  std::string lacking;  // not empty: what the machine has not
   std::atomic<int64_t> episodes{0}, alive{0};
 };
 
@@ -115,6 +116,9 @@ class InteractingTask final : public envs::Task {
   std::optional<uint64_t> epoch_size(bool) const override { return std::nullopt; }
   envs::Reward reward(const envs::Problem&, std::string_view, bool) const override { return {}; }
   bool has_demonstrations() const override { return false; }
+  void require() const override {
+    if (!faults_->lacking.empty()) throw envs::TaskError(faults_->lacking);
+  }
   bool interacts() const override { return true; }
   std::unique_ptr<envs::Interaction> interact(const envs::Problem& problem, const envs::Tokenizer& tokenizer,
                                               const envs::InteractionLimits& limits) const override {

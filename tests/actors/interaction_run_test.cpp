@@ -163,6 +163,20 @@ TEST_CASE("an interaction that goes wrong fails its own episode, with the reason
   CHECK(faults->alive == 0);
 }
 
+TEST_CASE("what a task's episodes need is asked for before anything is computed") {
+  Experiment experiment = interacting(false);
+  const auto faults = use_interacting_task(experiment, "lacks");
+  faults->lacking = "no sandboxes here";
+  TemporaryFolder folder;
+  Recorder recorder;
+  recorder.first_update = -1;
+  StopRequest stop{0};
+  CHECK_THROWS_AS(run_experiment({experiment, folder.path(), {}, {}}, recorder, stop), envs::TaskError);
+  CHECK_THROWS_WITH(run_experiment({experiment, folder.path(), {}, {}}, recorder, stop), "no sandboxes here");
+  CHECK(recorder.first_update == -1);  // it was never told that the run starts
+  CHECK(faults->episodes == 0);
+}
+
 TEST_CASE("an interaction that hangs fails its own episode, and its worker comes back") {
   Experiment experiment = interacting(false);
   const auto faults = use_interacting_task(experiment, "hangs");

@@ -95,6 +95,43 @@ TEST_CASE("metrics of a batch by hand") {
     CHECK(!m.contains(name));
 }
 
+TEST_CASE("endings of interactions add up to 1 with the failed; episodes of another kind have none") {
+  std::vector<Trajectory> batch{sample("x", 1, 1.0, {9, 9}), sample("x", 1, 0.0, {9}), sample("x", 1, 0.0, {}),
+                                sample("x", 1, 0.5, {9})};
+  batch[0].ending = "submitted";
+  batch[0].tokens.assign(12, 0);
+  batch[0].turns = {{1, 0.0}, {1, 1.0}};
+  batch[1].ending = "turn_limit";
+  batch[1].tokens.assign(5, 0);
+  batch[1].turns = {{1, 0.0}};
+  batch[1].format_errors = 1;
+  batch[2].ending = "failed";
+  batch[2].failure = "the sandbox was lost";
+  batch[2].format_errors = 7;
+  batch[2].turns = {{0, 0.0}};
+  SampleSelection selection;
+  selection.kept = {0, 1, 3};
+  selection.failed = 1;
+  selection.groups = {{0, 1, 3}};
+  BatchScores scores(4);
+  scores.samples[0] = {{-2.0, -2.0}, {1.0, 1.0}, {0, 0}, {}, {}};
+  scores.samples[1] = scores.samples[3] = {{-2.0}, {1.0}, {0}, {}, {}};
+  const Metrics m = batch_metrics(batch, selection, scores);
+  for (const char* ending : {"submitted", "turn_limit", "failed"})
+    CHECK(m.at(std::string("episode/end/") + ending) == Approx(1.0 / 3));
+  CHECK(m.at("episode/read_tokens") == Approx((10 + 4) / 2.0));
+  CHECK(m.at("reply/format_error") == Approx(1.0 / 3));
+  batch.erase(batch.begin(), batch.begin() + 3);
+  scores.samples = {scores.samples[3]};
+  selection.kept = {0};
+  selection.groups = {{0}};
+  for (const auto& [name, value] : batch_metrics(batch, selection, scores)) {
+    CHECK_FALSE(name.starts_with("episode/end/"));
+    CHECK(name != "episode/read_tokens");
+    CHECK(name != "reply/format_error");
+  }
+}
+
 TEST_CASE("tails are told where the sampler has mass outside the record") {
   std::vector<Trajectory> batch{sample("x", 1, 1.0, {9, 9, 9})};
   SampleSelection selection;

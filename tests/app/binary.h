@@ -50,6 +50,7 @@ class Binary {
     if (waitpid(child_, &status_, WNOHANG) == child_) child_ = 0;
     return child_ != 0;
   }
+  pid_t pid() const { return child_; }  // 0 once it has ended
   std::string log() const { return folder_.read("stderr"); }
   Ended wait() {
     if (child_ != 0) waitpid(std::exchange(child_, 0), &status_, 0);
