@@ -57,8 +57,8 @@ class RepositoryEpisode {
 };
 
 /// The scripted demonstration of a task, run in its sandbox. Throws TaskError for a task without one and for one that
-/// does not end by submitting what passes; SandboxError.
+/// does not end by submitting what passes; SandboxError. `hasty`: without its last command, and nobody scores it.
 Transcript demonstrate_task(SandboxHost& host, const RepositoryTask& task, const ChatFormat& format,
-                            const AgentLimits& limits, std::string_view system);
+                            const AgentLimits& limits, std::string_view system, bool hasty = false);
 
 }  // namespace motley::envs

@@ -70,6 +70,12 @@ const std::vector<Option>& options() {
        .default_value = "600.0",
        .minimum = 0.1,
        .maximum = 86400},
+      {.name = "hasty",
+       .help = "share of demonstrations that submit before their last command: a habit for the reward to cure",
+       .kind = Kind::number,
+       .default_value = "0.0",
+       .minimum = 0,
+       .maximum = 1},
   };
   return table;
 }
@@ -81,6 +87,7 @@ struct RepositorySet {
   std::map<std::string, size_t, std::less<>> by_id;
   std::string format, system;
   AgentLimits limits;
+  double hasty = 0;
 };
 
 std::vector<std::string> families_of(const std::string& list) {
@@ -141,6 +148,7 @@ std::shared_ptr<const RepositorySet> make_set(const OptionValues& values) {
                  .observation_tokens = values.integer("observation_tokens"),
                  .format_errors = values.integer("format_errors"),
                  .seconds = values.number("seconds")};
+  set->hasty = values.number("hasty");
   return set;
 }
 
@@ -241,8 +249,10 @@ class Repository final : public Task {
   InteractionExample demonstrate(const Problem& problem, const Tokenizer& tokenizer,
                                  const InteractionLimits& limits) const override {
     const ChatFormat format(set_->format, tokenizer);
+    const RepositoryTask& task = set_->tasks[number_of(problem)];
+    kernels::RandomStream random({text_hash(task.id), kernels::Purpose::data, 0, 0});
     Transcript played =
-        demonstrate_task(*host(), set_->tasks[number_of(problem)], format, limits_of(*set_, limits), set_->system);
+        demonstrate_task(*host(), task, format, limits_of(*set_, limits), set_->system, random.uniform() < set_->hasty);
     return {std::move(played.tokens), std::move(played.drawn)};
   }
 

@@ -186,4 +186,26 @@ TEST_CASE("demonstrations of repository tasks are what the episode reads and wri
   CHECK_THROWS_AS(task->demonstrate(problem, tokenizer, {.tokens = 30, .reply_tokens = 100}), TaskError);
 }
 
+TEST_CASE("a share of the demonstrations is hasty, and which ones is the task's own") {
+  if (!sandbox_host()) return;
+  const Tokenizer tokenizer(task_symbols(), true);
+  const auto demonstrated = [&](const std::string& hasty) {
+    const auto task = make({{"count", "20"}, {"families", "files"}, {"hasty", hasty}});
+    std::vector<std::string> texts;
+    for (uint64_t i = 0; i < 6; ++i)
+      texts.push_back(tokenizer.decode(task->demonstrate(task->problem(0, i, false), tokenizer, kRoom).tokens));
+    return texts;
+  };
+  const auto perfect = demonstrated("0"), some = demonstrated("0.5"), all = demonstrated("1");
+  CHECK(demonstrated("0.5") == some);
+  int hasty = 0;
+  for (size_t i = 0; i < 6; ++i) {
+    CHECK(all[i].size() < perfect[i].size());
+    CHECK((some[i] == perfect[i] || some[i] == all[i]));
+    hasty += some[i] == all[i] ? 1 : 0;
+  }
+  CHECK(hasty > 0);
+  CHECK(hasty < 6);
+}
+
 }  // namespace motley::envs

@@ -96,6 +96,8 @@ TEST_CASE("a task's demonstration becomes an example only if it passes") {
   const Transcript transcript = demonstrate_task(*host, one, agent.format, {}, "");
   CHECK(agent.tokenizer.decode(transcript.tokens) ==
         "sum.sh 4 3 gives 1, not 7$cat sum.shecho $(($1 - $2))$sed -i s/-/+/ sum.sh.");
+  const Transcript hasty = demonstrate_task(*host, one, agent.format, {}, "", true);
+  CHECK(agent.tokenizer.decode(hasty.tokens) == "sum.sh 4 3 gives 1, not 7$cat sum.shecho $(($1 - $2)).");
   one.demonstration = {"cat sum.sh"};
   CHECK_THROWS_WITH(demonstrate_task(*host, one, agent.format, {}, ""), Contains("does not pass"));
   one.demonstration = {};
