@@ -42,8 +42,8 @@ struct Faults {
 
 class FakeInteraction final : public envs::Interaction {
  public:
-  FakeInteraction(Faults& faults, Fault fault, const envs::Tokenizer& tokenizer, const envs::InteractionLimits& limits)
-      : faults_(faults), fault_(fault), tokenizer_(tokenizer), limits_(limits) {
+  FakeInteraction(Faults& faults, Fault fault, const envs::Tokenizer& tokenizer)
+      : faults_(faults), fault_(fault), tokenizer_(tokenizer) {
     if (fault_ == Fault::throws_at_birth) throw std::runtime_error("no room for a sandbox");
     ++faults_.alive;
   }
@@ -100,7 +100,6 @@ class FakeInteraction final : public envs::Interaction {
   Faults& faults_;
   Fault fault_;
   const envs::Tokenizer& tokenizer_;
-  envs::InteractionLimits limits_;
   std::vector<int32_t> context_;
   std::vector<uint8_t> drawn_;
   int64_t replies_ = 0, good_ = 0, errors_ = 0;
@@ -121,10 +120,10 @@ class InteractingTask final : public envs::Task {
   }
   bool interacts() const override { return true; }
   std::unique_ptr<envs::Interaction> interact(const envs::Problem& problem, const envs::Tokenizer& tokenizer,
-                                              const envs::InteractionLimits& limits) const override {
+                                              const envs::InteractionLimits&) const override {
     Fault fault = Fault::none;
     if (problem.answer == "training" && faults_->choose) fault = faults_->choose(faults_->episodes++);
-    return std::make_unique<FakeInteraction>(*faults_, fault, tokenizer, limits);
+    return std::make_unique<FakeInteraction>(*faults_, fault, tokenizer);
   }
 
  private:
