@@ -1,113 +1,102 @@
 #include "actors/evaluation.h"
 
-#include <algorithm>
 #include <cmath>
-#include <utility>
+#include <limits>
+#include <numeric>
 
-#include "actors/policy/episode.h"
-#include "envs/episode.h"
-#include "kernels/parallel.h"
+#include "actors/evaluated_episodes.h"
 
 namespace motley::actors {
 namespace {
 
-struct Episode {
-  std::vector<int32_t> context;  // all that was read and drawn before the present turn
-  std::vector<int32_t> drawn;    // in the present turn
-  std::vector<envs::Reply> replies;
-  std::string error;  // not empty: it failed
+/// The problems of all sets, each once, and the places of each set's among them.
+struct Problems {
+  std::vector<envs::TaskMix::Pick> all;
+  std::vector<std::vector<size_t>> of_set;
 };
 
-/// Decodes every (problem, sample), turn by turn.
-class Decoding {
+Problems problems_of(const envs::TaskMix& tasks, const EvaluationRequest& request) {
+  Problems problems;
+  std::map<std::pair<size_t, uint64_t>, size_t> places;  // by entry and index
+  for (const std::string& set : request.sets) {
+    std::vector<size_t>& places_of_set = problems.of_set.emplace_back();
+    for (envs::TaskMix::Pick& pick : tasks.held_out_set(set, static_cast<uint64_t>(request.prompts))) {
+      const auto [place, fresh] = places.emplace(std::pair(pick.entry, pick.index), problems.all.size());
+      if (fresh) problems.all.push_back(std::move(pick));
+      places_of_set.push_back(place->second);
+    }
+  }
+  return problems;
+}
+
+EvaluationResult::PassAt mean_of(const std::vector<double>& values) {
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+  EvaluationResult::PassAt result{kNone, kNone, static_cast<int64_t>(values.size())};
+  if (values.empty()) return result;
+  const auto n = static_cast<double>(values.size());
+  result.value = std::accumulate(values.begin(), values.end(), 0.0) / n;
+  if (values.size() < 2) return result;
+  double squares = 0;
+  for (const double value : values) squares += (value - result.value) * (value - result.value);
+  result.standard_error = std::sqrt(squares / (n - 1.0) / n);
+  return result;
+}
+
+/// Adds up the episodes of one set.
+class Summary {
  public:
-  Decoding(const std::vector<envs::TaskMix::Pick>& problems, Engine& engine, int64_t max_positions,
-           const envs::Tokenizer& tokenizer, const EvaluationRequest& request)
-      : problems_(problems), engine_(engine), max_positions_(max_positions), tokenizer_(tokenizer), request_(request) {}
-  /// That of sample s of problem p is entry p * samples + s. Empty when stopped.
-  std::vector<Episode> run(const std::function<bool()>& stop);
+  explicit Summary(const EvaluationRequest& request) : request_(request) {}
+
+  void add_problem(std::span<const EvaluatedEpisode> samples) {
+    int64_t valid = 0, right = 0;
+    for (const EvaluatedEpisode& sample : samples) {
+      if (!add(sample)) continue;
+      ++valid;
+      if (sample.outcome.reward.value >= 1.0) ++right;
+    }
+    ++result_.prompts;
+    result_.samples += valid;
+    for (const int64_t k : request_.k)
+      if (valid >= k) pass_at_[k].push_back(pass_at_k(valid, right, k));
+  }
+
+  EvaluationResult result(const std::string& set) && {
+    result_.set = set;
+    for (const int64_t k : request_.k) result_.pass_at[k] = mean_of(pass_at_[k]);
+    if (result_.samples > 0) {
+      const auto samples = static_cast<double>(result_.samples);
+      result_.mean_reward /= samples;
+      result_.format_error /= samples;
+      result_.format_errors /= samples;
+      result_.turns /= samples;
+      result_.tokens /= samples;
+    }
+    return std::move(result_);
+  }
 
  private:
-  const envs::TaskMix::Pick& problem_of(size_t i) const { return problems_[i / static_cast<size_t>(request_.samples)]; }
-  /// Appends the question and asks for the reply.
-  void ask(size_t i, const envs::Problem& question);
-  void collect(const StepOutput& output);
+  /// False if it failed: counted, but never as wrong.
+  bool add(const EvaluatedEpisode& episode) {
+    const envs::InteractionOutcome& outcome = episode.outcome;
+    if (!outcome.failure.empty()) {
+      ++result_.failed;
+      ++result_.ends["failed"];
+      if (result_.first_failure.empty()) result_.first_failure = outcome.failure;
+      return false;
+    }
+    ++result_.ends[outcome.end];
+    result_.mean_reward += outcome.reward.value;
+    result_.format_error += outcome.reward.format_error || outcome.format_errors > 0 ? 1.0 : 0.0;
+    result_.format_errors += static_cast<double>(outcome.format_errors);
+    result_.turns += static_cast<double>(episode.replies);
+    result_.tokens += static_cast<double>(episode.tokens);
+    return true;
+  }
 
-  const std::vector<envs::TaskMix::Pick>& problems_;
-  Engine& engine_;
-  int64_t max_positions_;
-  const envs::Tokenizer& tokenizer_;
   const EvaluationRequest& request_;
-  std::vector<Episode> episodes_;
+  EvaluationResult result_;
+  std::map<int64_t, std::vector<double>> pass_at_;  // of every problem that counts
 };
-
-void Decoding::ask(size_t i, const envs::Problem& question) {
-  Episode& episode = episodes_[i];
-  for (const int32_t token : tokenizer_.encode(question.prompt)) episode.context.push_back(token);
-  GenerateRequest generate;
-  generate.id = i;
-  generate.tokens = episode.context;
-  generate.max_new_tokens = request_.max_tokens;
-  generate.stop_tokens = {tokenizer_.eos()};
-  generate.rule.temperature = request_.temperature;
-  generate.rule.top_p = request_.top_p;
-  generate.key = {.seed = request_.seed,
-                  .purpose = kernels::Purpose::eval,
-                  .session = random_session(problem_of(i), i % static_cast<size_t>(request_.samples)),
-                  .attempt = 0};
-  generate.vocabulary = tokenizer_.size();
-  try {
-    engine_.submit(std::move(generate));
-  } catch (const std::invalid_argument& error) {  // a prompt that the model has no room for
-    episode.error = error.what();
-  }
-}
-
-void Decoding::collect(const StepOutput& output) {
-  Episode& episode = episodes_[output.id];
-  episode.drawn.insert(episode.drawn.end(), output.records.tokens.begin(), output.records.tokens.end());
-  if (output.finish == FinishReason::none) return;
-  if (output.finish == FinishReason::failed) {
-    episode.error = output.error.empty() ? "the engine gave no reason" : output.error;
-    return;
-  }
-  const bool ended = output.finish == FinishReason::stop;
-  const std::vector<int32_t> drawn = std::exchange(episode.drawn, {});
-  episode.context.insert(episode.context.end(), drawn.begin(), drawn.end());
-  episode.replies.push_back({tokenizer_.decode(std::span(drawn).first(drawn.size() - (ended ? 1 : 0))), ended});
-  const envs::Problem* question = envs::next_question(problem_of(output.id).problem, episode.replies);
-  if (!question) return;
-  const size_t read = tokenizer_.encode(question->prompt).size();
-  if (room_for_turn(episode.context.size(), read, max_positions_)) ask(output.id, *question);
-}
-
-std::vector<Episode> Decoding::run(const std::function<bool()>& stop) {
-  episodes_.resize(problems_.size() * static_cast<size_t>(request_.samples));
-  for (size_t i = 0; i < episodes_.size(); ++i) ask(i, problem_of(i).problem);
-  kernels::ComputeClient client(kernels::ComputeSide::sampler);
-  const auto step = [&] {
-    const kernels::ComputeLease lease(client);
-    return engine_.step();
-  };
-  while (!engine_.idle()) {
-    if (stop && stop()) return {};
-    for (const StepOutput& output : step()) collect(output);
-  }
-  return std::move(episodes_);
-}
-
-/// The reward of a finished episode, or nothing if either failed.
-std::optional<envs::Reward> reward_of(const envs::TaskMix& tasks, const envs::TaskMix::Pick& problem,
-                                      const Episode& episode) {
-  if (!episode.error.empty()) return std::nullopt;
-  try {
-    envs::Reward reward = envs::episode_reward(*tasks.entries()[problem.entry].task, problem.problem, episode.replies);
-    if (std::isfinite(reward.value)) return reward;
-  } catch (const std::exception&) {
-    return std::nullopt;  // counted as failed, never as wrong
-  }
-  return std::nullopt;
-}
 
 }  // namespace
 
@@ -118,49 +107,22 @@ double pass_at_k(int64_t n, int64_t c, int64_t k) {
   return 1.0 - all_wrong;
 }
 
-EvaluationResult evaluate(std::shared_ptr<const SamplerWeights> weights, const envs::TaskMix& tasks,
-                          const envs::Tokenizer& tokenizer, const EvaluationRequest& request, int64_t slots,
-                          const std::function<bool()>& stop) {
-  std::vector<envs::TaskMix::Pick> problems;
-  const uint64_t count = tasks.held_out_size(static_cast<uint64_t>(request.prompts));
-  for (uint64_t n = 0; n < count; ++n) problems.push_back(tasks.held_out(n));
-  EngineLimits limits;
-  limits.max_sequences = std::min(slots, std::max<int64_t>(1, static_cast<int64_t>(count) * request.samples));
-  const int64_t max_positions = weights->config().max_positions;
-  Engine engine(std::move(weights), limits);
-  const std::vector<Episode> episodes = Decoding(problems, engine, max_positions, tokenizer, request).run(stop);
-
-  EvaluationResult result;
-  if (episodes.empty()) return result;
-  std::map<int64_t, int64_t> counted;  // problems with at least k samples, by k
-  double rewards = 0, format_errors = 0;
-  for (size_t p = 0; p < problems.size(); ++p) {
-    int64_t valid = 0, right = 0;
-    for (size_t s = 0; s < static_cast<size_t>(request.samples); ++s) {
-      const Episode& episode = episodes[p * static_cast<size_t>(request.samples) + s];
-      const auto reward = reward_of(tasks, problems[p], episode);
-      if (!reward) {
-        if (result.first_failure.empty()) result.first_failure = episode.error.empty() ? "no reward" : episode.error;
-        continue;
-      }
-      ++valid;
-      if (reward->value >= 1.0) ++right;
-      rewards += reward->value;
-      format_errors += reward->format_error ? 1.0 : 0.0;
-    }
-    result.samples += valid;
-    for (const int64_t k : request.k) {
-      if (valid < k) continue;
-      result.pass_at[k] += pass_at_k(valid, right, k);
-      ++counted[k];
-    }
+std::vector<EvaluationResult> evaluate(std::shared_ptr<const SamplerWeights> weights, const envs::TaskMix& tasks,
+                                       const envs::Tokenizer& tokenizer, const EvaluationRequest& request,
+                                       int64_t slots, const std::function<bool()>& stop) {
+  const Problems problems = problems_of(tasks, request);
+  const std::vector<EvaluatedEpisode> episodes =
+      play_episodes(std::move(weights), tasks, problems.all, tokenizer, request, slots, stop);
+  std::vector<EvaluationResult> results;
+  if (episodes.empty()) return results;
+  const auto samples = static_cast<size_t>(request.samples);
+  for (size_t set = 0; set < request.sets.size(); ++set) {
+    Summary summary(request);
+    for (const size_t place : problems.of_set[set])
+      summary.add_problem(std::span(episodes).subspan(place * samples, samples));
+    results.push_back(std::move(summary).result(request.sets[set]));
   }
-  result.prompts = static_cast<int64_t>(problems.size());
-  result.failed = static_cast<int64_t>(episodes.size()) - result.samples;
-  for (auto& [k, sum] : result.pass_at) sum /= static_cast<double>(counted[k]);
-  if (result.samples > 0) result.mean_reward = rewards / static_cast<double>(result.samples);
-  if (result.samples > 0) result.format_error = format_errors / static_cast<double>(result.samples);
-  return result;
+  return results;
 }
 
 }  // namespace motley::actors

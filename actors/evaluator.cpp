@@ -17,25 +17,43 @@ std::shared_ptr<const SamplerWeights> quantized(const Fleet& fleet, const Parame
                                           kernels::parse_device(fleet.experiment.eval.device));
 }
 
+/// With how far pass@k lies below that of the first profile, where this is another: the deployment gap.
+void add_metrics(const std::string& prefix, const EvaluationResult& result, const EvaluationResult* first,
+                 algos::Metrics& metrics) {
+  for (const auto& [k, pass] : result.pass_at) {
+    if (pass.problems == 0) continue;
+    metrics[prefix + "pass_at_" + std::to_string(k)] = pass.value;
+    if (first && first->pass_at.at(k).problems > 0)
+      metrics[prefix + "gap_at_" + std::to_string(k)] = first->pass_at.at(k).value - pass.value;
+  }
+  metrics[prefix + "failed"] = static_cast<double>(result.failed);
+}
+
 }  // namespace
 
 algos::Metrics evaluate_version(const Fleet& fleet, const Parameters& parameters, uint64_t version) {
   const EvalOptions& options = fleet.experiment.eval;
-  EvaluationRequest request;
-  request.prompts = options.prompts;
-  request.samples = options.samples;
-  request.max_tokens = fleet.experiment.sampling.max_tokens;
-  request.k = options.k;
-  request.temperature = options.temperature;
-  request.top_p = options.top_p;
-  request.seed = fleet.experiment.seed;
+  const EvaluationRequest request{.prompts = options.prompts,
+                                  .samples = options.samples,
+                                  .max_tokens = fleet.experiment.sampling.max_tokens,
+                                  .k = options.k,
+                                  .temperature = options.temperature,
+                                  .top_p = options.top_p,
+                                  .seed = fleet.experiment.seed,
+                                  .sets = options.sets,
+                                  .threads = fleet.workers()};
   algos::Metrics metrics;
+  std::vector<EvaluationResult> first;  // of the first profile
   for (const std::string& name : options.profiles) {
-    const EvaluationResult result = evaluate(quantized(fleet, parameters, name, version), *fleet.tasks, fleet.tokenizer,
-                                             request, kSlots, [&] { return fleet.stopping.load(); });
-    if (result.prompts == 0) return {};
-    const std::string prefix = name == options.profiles.front() ? "eval/" : "eval/" + name + "/";
-    for (const auto& [k, value] : result.pass_at) metrics[prefix + "pass_at_" + std::to_string(k)] = value;
+    std::vector<EvaluationResult> results =
+        evaluate(quantized(fleet, parameters, name, version), *fleet.tasks, fleet.tokenizer, request, kSlots,
+                 [&] { return fleet.stopping.load(); });
+    if (results.empty()) return {};
+    const bool is_first = name == options.profiles.front();
+    if (is_first) first = results;
+    for (size_t set = 0; set < results.size(); ++set)
+      add_metrics("eval/" + (is_first ? "" : name + "/") + (set == 0 ? "" : results[set].set + "/"), results[set],
+                  is_first ? nullptr : &first[set], metrics);
   }
   metrics["eval/version"] = static_cast<double>(version);
   return metrics;

@@ -102,7 +102,8 @@ struct SamplerGroupOptions {
 };
 struct EvalOptions {
   int64_t every = 40;
-  int64_t prompts = 128;  // held-out prompts
+  int64_t prompts = 128;                  // held-out prompts of a set
+  std::vector<std::string> sets{"full"};  // of held-out problems: everything, and those that tasks name
   std::vector<int64_t> k{1, 4};
   int64_t samples = 4;  // per prompt; at least max(k)
   std::vector<std::string> profiles{"bf16"};

@@ -28,11 +28,9 @@ std::shared_ptr<const envs::TaskMix> make_tasks(const Experiment& experiment, ui
 }
 
 void check_symbols(const envs::Tokenizer& tokenizer, const envs::TaskMix& tasks, const std::filesystem::path& folder) {
-  const std::vector<std::string>& known = tokenizer.symbols();
-  const envs::Tokenizer wanted = tasks.tokenizer();
-  for (const std::string& symbol : wanted.symbols())
-    if (std::find(known.begin(), known.end(), symbol) == known.end())
-      throw CheckpointError(folder.string() + ": its tokenizer has no symbol \"" + symbol + "\", which the tasks need");
+  const std::string lacking = tasks.lacking(tokenizer);
+  if (!lacking.empty())
+    throw CheckpointError(folder.string() + ": its tokenizer has no " + lacking + ", which the tasks need");
 }
 
 /// A prompt that leaves no room for a reply is the user's mistake: every problem of a finite set is looked at, and

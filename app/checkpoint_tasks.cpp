@@ -1,7 +1,5 @@
 #include "app/checkpoint_tasks.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "app/experiment_toml.h"
@@ -44,19 +42,15 @@ envs::TaskMix checkpoint_tasks(const std::string& checkpoint, const std::string&
   const envs::Options chosen = task_options(task, settings_of(checkpoint, task, options));
   std::vector<envs::TaskMix::Entry> entries;
   entries.push_back({task, envs::find_task(task)->make(chosen), 1.0});
-  return envs::TaskMix(std::move(entries), seed);
+  return envs::TaskMix(std::move(entries), seed, false);
 }
 
 void require_symbols(const envs::TaskMix& tasks, const envs::Tokenizer& tokenizer, const std::string& option,
                      const std::string& task) {
-  const std::vector<std::string>& known = tokenizer.symbols();
-  for (const envs::TaskMix::Entry& entry : tasks.entries()) {
-    for (const std::string& symbol : entry.task->symbols()) {
-      if (std::find(known.begin(), known.end(), symbol) != known.end()) continue;
-      throw InputError({"--" + option + " " + task}, fmt::format("the task needs the symbol '{}'", symbol),
-                       "the checkpoint's tokenizer does not have it: it was trained on another task");
-    }
-  }
+  const std::string lacking = tasks.lacking(tokenizer);
+  if (!lacking.empty())
+    throw InputError({"--" + option + " " + task}, "the task needs the " + lacking,
+                     "the checkpoint's tokenizer does not have it: it was trained on another task");
 }
 
 std::string first_task_of_run(const std::string& checkpoint) {

@@ -13,7 +13,7 @@ namespace motley::app {
 /// the task's defaults. InputError for an unknown name or option.
 envs::TaskMix checkpoint_tasks(const std::string& checkpoint, const std::string& task,
                                const std::vector<std::string>& options, uint64_t seed);
-/// InputError, at "--<option> <task>", unless the tokenizer has every symbol that the tasks need.
+/// InputError, at "--<option> <task>", unless the tokenizer has every symbol and special token that the tasks need.
 void require_symbols(const envs::TaskMix& tasks, const envs::Tokenizer& tokenizer, const std::string& option,
                      const std::string& task);
 /// The first task of the run that the checkpoint lies in; empty if it lies in none.

@@ -117,7 +117,10 @@ void add_eval(CLI::App& app, CommandLine& line) {
       ->allow_extra_args(false)
       ->check(CLI::Range(1, 1000000));
   command->add_option("--samples", a.samples, "per prompt; default: the largest k")->check(CLI::Range(1, 1000000));
-  command->add_option("--prompts", a.prompts, "held-out problems")
+  command->add_option("--sets", a.sets, "of held-out problems, separated by commas: those of the task; default: full")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  command->add_option("--prompts", a.prompts, "held-out problems of a set")
       ->check(CLI::Range(1, 1000000))
       ->capture_default_str();
   command->add_option("--max-tokens", a.max_tokens, "of a reply")->check(CLI::Range(1, 1000000))->capture_default_str();

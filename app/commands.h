@@ -28,6 +28,7 @@ struct ScoreArguments {
 struct EvalArguments {
   std::string checkpoint, task, profile = "bf16", device = "cpu";
   std::vector<std::string> options;  // key=value, of the task
+  std::vector<std::string> sets{"full"};
   std::vector<int64_t> k{1, 4};
   std::optional<int64_t> samples;  // absent: the largest k
   int64_t prompts = 128, max_tokens = 32;

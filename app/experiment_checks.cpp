@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include "actors/checkpoint.h"
 #include "algos/advantage.h"
@@ -271,17 +272,34 @@ void check_schedule(const Experiment& e, const KeyPositions& keys) {
                                e.trainer.schedule));
 }
 
+/// `known`: the sets that the tasks name.
+void check_sets(const Experiment& e, const std::set<std::string>& known, const KeyPositions& keys) {
+  const std::vector<std::string> profiles = profile_names();
+  for (const std::string& set : e.eval.sets) {
+    if (std::find(profiles.begin(), profiles.end(), set) != profiles.end())
+      throw InputError(keys.of("eval.sets"), fmt::format("a held-out set named '{}', as a numeric profile is", set),
+                       "metrics could not tell them apart: give the set another name");
+    if (known.contains(set)) continue;
+    const std::vector<std::string> names(known.begin(), known.end());
+    throw InputError(keys.of("eval.sets"), fmt::format("no held-out problem is in a set named '{}'", set),
+                     "there are: " + join(names, ", "), nearest_name(set, names));
+  }
+}
+
 void check_data(const Experiment& e, const KeyPositions& keys) {
   std::error_code error;
   if (!e.warmstart.data.empty() && !std::filesystem::is_regular_file(e.warmstart.data, error)) {
     throw InputError(keys.of("warmstart.data"), fmt::format("'{}' is no file", e.warmstart.data),
                      "paths are relative to the working directory");
   }
+  std::set<std::string> sets{envs::kFullSet};
   for (size_t i = 0; i < e.tasks.size(); ++i) {
     const TaskOptions& task = e.tasks[i];
     bool demonstrations = false;
     try {
-      demonstrations = envs::find_task(task.env)->make(task.options)->has_demonstrations();
+      const auto made = envs::find_task(task.env)->make(task.options);
+      demonstrations = made->has_demonstrations();
+      for (const auto& [name, places] : made->held_out_sets()) sets.insert(name);
     } catch (const std::exception& problem) {  // TaskError, or the option that a constructor refuses
       throw InputError(keys.of(fmt::format("tasks.{}", i)), fmt::format("task '{}': {}", task.env, problem.what()));
     }
@@ -291,6 +309,7 @@ void check_data(const Experiment& e, const KeyPositions& keys) {
                        "set warmstart.data, or warmstart.steps = 0");
     }
   }
+  check_sets(e, sets, keys);
 }
 
 void require_device(const std::string& name, const std::string& key, const KeyPositions& keys) {

@@ -72,7 +72,8 @@ int generate_command(const GenerateArguments& arguments) {
   const Policy policy = open_policy(arguments.model, arguments.profile, device_argument(arguments.device));
   const std::vector<Sample> samples = decode(policy, arguments);
   if (arguments.json) {
-    std::printf("%s\n", to_json(policy, arguments, samples).dump().c_str());
+    const nlohmann::json json = to_json(policy, arguments, samples);  // a text of any bytes: "tokens" has them all
+    std::printf("%s\n", json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
     return 0;
   }
   for (const Sample& sample : samples) std::printf("%s\n", policy.tokenizer->decode(sample.records.tokens).c_str());

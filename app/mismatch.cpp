@@ -46,10 +46,8 @@ Prompts prompts_of_env(const Policy& policy, const MismatchArguments& arguments,
   const envs::TaskMix tasks = checkpoint_tasks(arguments.model, env, {}, arguments.seed);
   require_symbols(tasks, policy.need_tokenizer(), "env", env);
   Prompts prompts{"held-out prompts of " + env, {}};
-  const uint64_t count = tasks.held_out_size(static_cast<uint64_t>(arguments.responses));
-  for (uint64_t n = 0; n < count; ++n) {
-    prompts.tokens.push_back(policy.need_tokenizer().encode(tasks.held_out(n).problem.prompt));
-  }
+  for (const auto& pick : tasks.held_out_set(envs::kFullSet, static_cast<uint64_t>(arguments.responses)))
+    prompts.tokens.push_back(policy.need_tokenizer().encode(pick.problem.prompt));
   return prompts;
 }
 

@@ -399,8 +399,11 @@ std::vector<Field> eval_fields() {
           "updates between two; there is one before the first update and one after the last too")
           .between(1, kMany),
       field(
-          "eval", "prompts", [](E & e, size_t) -> auto& { return e.eval.prompts; }, "held-out prompts")
+          "eval", "prompts", [](E & e, size_t) -> auto& { return e.eval.prompts; }, "held-out prompts of a set")
           .between(1, 1e6),
+      field(
+          "eval", "sets", [](E & e, size_t) -> auto& { return e.eval.sets; },
+          "sets of held-out problems: `full`, and those that the tasks name (docs/tasks.md)"),
       field(
           "eval", "k", [](E & e, size_t) -> auto& { return e.eval.k; }, "pass@k")
           .between(1, 1e6),

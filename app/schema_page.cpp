@@ -48,6 +48,7 @@ const char* const kRules = R"(
 | `run.concurrency` below `prompts` x `group_size` with `run.async` | no batch could ever be complete |
 | slots (`max_sequences` x `replicas`, all groups) below `run.concurrency` with `run.async` | every episode that exists has a slot |
 | `eval.samples` below the largest `eval.k` | pass@k needs k samples |
+| a set of `eval.sets` that no task names, or with the name of a numeric profile | it has no problem; two metrics would have one name |
 | `model.heads` no multiple of `model.kv_heads`; an odd head width | grouped heads share evenly; rotary embedding turns pairs |
 | `sampling.max_tokens` not below `model.max_positions` | a reply follows a prompt |
 | sizes together with `model.path` | the sizes are the checkpoint's |

@@ -69,6 +69,8 @@ class Task {
   /// Scores the text of a reply (without the end token) to one question: `problem` itself, without its further ones.
   /// `ended`: the reply ended with the end token.
   virtual Reward reward(const Problem& problem, std::string_view reply, bool ended) const = 0;
+  /// Named subsets of its held-out problems, such as "hard": their indices, in order. For finite sets.
+  virtual std::map<std::string, std::vector<uint64_t>> held_out_sets() const { return {}; }
   virtual bool has_demonstrations() const = 0;
   /// Called before anything starts. Throws TaskError saying what this machine lacks for its episodes, and what to do.
   virtual void require() const {}
@@ -104,6 +106,7 @@ const std::vector<TaskInfo>& tasks();  // by name, sorted
 const TaskInfo* find_task(std::string_view name);
 
 class Schedule;
+inline constexpr const char* kFullSet = "full";  // the held-out set of everything
 
 /// Several tasks mixed by weight: which task and which of its problems the n-th prompt of a run is. A pure function of
 /// (seed, n), so that it resumes from a number.
@@ -115,7 +118,8 @@ class TaskMix {
     double weight = 1.0;
   };
   /// Throws TaskError: no entries, a name twice, a weight that is not positive and finite.
-  TaskMix(std::vector<Entry> entries, uint64_t seed);
+  /// `trains`: false where nobody asks for training problems, and there may be none.
+  TaskMix(std::vector<Entry> entries, uint64_t seed, bool trains = true);
   struct Pick {
     size_t entry = 0;
     uint64_t epoch = 0, index = 0;  // index within the epoch (shuffled per epoch for finite sets)
@@ -127,11 +131,19 @@ class TaskMix {
   Pick held_out(uint64_t n) const;
   /// How many of `wanted` held-out problems there are before one of a finite set comes again.
   uint64_t held_out_size(uint64_t wanted) const;
+  /// The held-out sets: kFullSet, then those that tasks name.
+  std::vector<std::string> held_out_sets() const;
+  /// The first `wanted` problems of a set, or as many as it has, none twice. kFullSet: held_out(0) and those after it;
+  /// another: its problems of all tasks in turn. Throws TaskError, naming the sets: there is no such.
+  std::vector<Pick> held_out_set(const std::string& name, uint64_t wanted) const;
+  /// What the tasks need and a tokenizer has not: "symbol \"=\"", "special token <|im_start|>"; empty: nothing.
+  std::string lacking(const Tokenizer& tokenizer) const;
   const std::vector<Entry>& entries() const { return entries_; }
   /// One tokenizer over the symbols and markers of all tasks, in order, without repeats.
   Tokenizer tokenizer() const;
 
  private:
+  Pick held_out_problem(size_t entry, uint64_t earlier) const;
   std::vector<Entry> entries_;
   uint64_t seed_;
   std::shared_ptr<const Schedule> schedule_;

@@ -20,7 +20,7 @@ constexpr uint64_t kHeldOutSeed = 0;
 
 }  // namespace
 
-TaskMix::TaskMix(std::vector<Entry> entries, uint64_t seed) : entries_(std::move(entries)), seed_(seed) {
+TaskMix::TaskMix(std::vector<Entry> entries, uint64_t seed, bool trains) : entries_(std::move(entries)), seed_(seed) {
   if (entries_.empty()) throw TaskError("an experiment needs at least one task");
   std::set<std::string> names;
   std::vector<double> weights;
@@ -33,7 +33,7 @@ TaskMix::TaskMix(std::vector<Entry> entries, uint64_t seed) : entries_(std::move
                       "; it must be positive and finite");
     }
     for (const bool held_out : {false, true}) {
-      if (entry.task->epoch_size(held_out) == uint64_t{0}) {
+      if ((held_out || trains) && entry.task->epoch_size(held_out) == uint64_t{0}) {
         throw TaskError("task " + entry.name + " has no " + (held_out ? "held-out" : "training") + " problems");
       }
     }
@@ -59,6 +59,10 @@ TaskMix::Pick TaskMix::training(uint64_t n) const {
 
 TaskMix::Pick TaskMix::held_out(uint64_t n) const {
   const auto [entry, earlier] = schedule_->at(n);
+  return held_out_problem(entry, earlier);
+}
+
+TaskMix::Pick TaskMix::held_out_problem(size_t entry, uint64_t earlier) const {
   const Task& task = *entries_[entry].task;
   Pick pick{entry, 0, earlier, {}};
   if (const auto size = task.epoch_size(true)) {
@@ -99,6 +103,50 @@ uint64_t TaskMix::held_out_size(uint64_t wanted) const {
     }
   }
   return low;
+}
+
+std::vector<std::string> TaskMix::held_out_sets() const {
+  std::set<std::string> names;
+  for (const Entry& entry : entries_)
+    for (const auto& [name, places] : entry.task->held_out_sets()) names.insert(name);
+  std::vector<std::string> all{kFullSet};
+  all.insert(all.end(), names.begin(), names.end());
+  return all;
+}
+
+std::vector<TaskMix::Pick> TaskMix::held_out_set(const std::string& name, uint64_t wanted) const {
+  std::vector<Pick> picks;
+  if (name == kFullSet) {
+    const uint64_t count = held_out_size(wanted);
+    for (uint64_t n = 0; n < count; ++n) picks.push_back(held_out(n));
+    return picks;
+  }
+  std::vector<std::vector<uint64_t>> places;
+  size_t longest = 0;
+  for (const Entry& entry : entries_) {
+    places.push_back(entry.task->held_out_sets()[name]);
+    longest = std::max(longest, places.back().size());
+  }
+  for (size_t round = 0; round < longest; ++round)
+    for (size_t entry = 0; entry < places.size(); ++entry)
+      if (round < places[entry].size() && picks.size() < wanted)
+        picks.push_back(held_out_problem(entry, places[entry][round]));
+  if (longest > 0) return picks;
+  std::string names;
+  for (const std::string& set : held_out_sets()) names += (names.empty() ? "" : ", ") + set;
+  throw TaskError("no held-out problem is in a set named " + name + "; there are: " + names);
+}
+
+std::string TaskMix::lacking(const Tokenizer& tokenizer) const {
+  const Tokenizer wanted = this->tokenizer();
+  if (wanted.spells_bytes() && !tokenizer.spells_bytes()) return "symbol for every byte";
+  const std::vector<std::string>& symbols = tokenizer.symbols();
+  const std::set<std::string_view> known(symbols.begin(), symbols.end());
+  for (const std::string& symbol : wanted.symbols())
+    if (!known.contains(symbol)) return "symbol \"" + symbol + "\"";
+  for (const std::string& marker : wanted.markers())
+    if (!tokenizer.marker(marker)) return "special token " + marker;
+  return "";
 }
 
 Tokenizer TaskMix::tokenizer() const {

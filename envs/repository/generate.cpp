@@ -33,7 +33,8 @@ WorkTree tree_of(const Files& files) {
   return tree;
 }
 
-RepositoryTask task_of(const std::string& id, const SmallTask& small, bool held_out) {
+RepositoryTask task_of(std::string_view family, uint64_t index, const SmallTask& small, bool held_out) {
+  const std::string id = std::string(family) + (held_out ? "-h" : "-") + std::to_string(index);
   RepositoryTask task;
   task.id = id;
   task.place = "generated task " + id;
@@ -45,6 +46,8 @@ RepositoryTask task_of(const std::string& id, const SmallTask& small, bool held_
   task.tests = tree_of(small.tests);
   task.demonstration = small.demonstration;
   task.held_out = held_out;
+  task.sets = {std::string(family)};
+  if (task.demonstration.size() > 1) task.sets.emplace_back("hard");
   task.limits = {
       .turns = 8, .call_seconds = 5, .episode_seconds = 30, .test_seconds = 20, .memory_mib = 256, .disk_mib = 16};
   return task;
@@ -90,7 +93,7 @@ RepositoryTask generate_task(std::string_view family, uint64_t seed, uint64_t in
   const uint64_t stream = kernels::mix(seed, number);
   const Drawn drawn =
       draw_problem(stream, index, held_out, [&](kernels::RandomStream& random) { return Drawn{draw(number, random)}; });
-  return task_of(std::string(family) + (held_out ? "-h" : "-") + std::to_string(index), drawn.task, held_out);
+  return task_of(family, index, drawn.task, held_out);
 }
 
 std::vector<RepositoryTask> generate_tasks(uint64_t seed, uint64_t count, const std::vector<std::string>& families) {
@@ -121,6 +124,7 @@ std::string to_json_line(const RepositoryTask& task) {
   if (const auto* patch = std::get_if<std::string>(&task.fix)) json["patch"] = *patch;
   if (!task.demonstration.empty()) json["demonstration"] = task.demonstration;
   if (task.held_out) json["held_out"] = *task.held_out;
+  if (!task.sets.empty()) json["sets"] = task.sets;
   const RepositoryLimits &l = task.limits, usual;
   nlohmann::ordered_json limits = nlohmann::ordered_json::object();
   const auto put = [&](const char* name, int64_t value, int64_t standard) {

@@ -57,6 +57,8 @@ class TaskReader {
       if (!object_["held_out"].is_boolean()) refuse("held_out", "must be true or false");
       task.held_out = object_["held_out"].get<bool>();
     }
+    task.sets = list("sets");
+    for (const std::string& set : task.sets) check_set(set);
     read_limits(task.limits);
     return task;
   }
@@ -67,9 +69,9 @@ class TaskReader {
   }
 
   void check_keys() const {
-    static const std::set<std::string> known{"id",       "issue",  "test",   "tree",        "tests",
-                                             "fix",      "patch",  "remove", "known_lines", "demonstration",
-                                             "held_out", "limits", "about"};
+    static const std::set<std::string> known{"id",       "issue", "test",   "tree",        "tests",
+                                             "fix",      "patch", "remove", "known_lines", "demonstration",
+                                             "held_out", "sets",  "limits", "about"};
     for (const auto& [key, value] : object_.items()) {
       if (known.contains(key)) continue;
       std::string names;
@@ -84,6 +86,16 @@ class TaskReader {
     };
     if (id.size() > 100 || id.starts_with('.') || !std::all_of(id.begin(), id.end(), allowed))
       refuse("id", "must have at most 100 letters, digits, '.', '_' and '-', and not begin with '.'");
+  }
+
+  /// A set's name is part of the names of metrics.
+  void check_set(const std::string& name) const {
+    const auto allowed = [](char c) {
+      return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
+    };
+    if (name == kFullSet || name.size() > 40 || !std::all_of(name.begin(), name.end(), allowed))
+      refuse("sets",
+             "must be names of at most 40 characters out of a-z, 0-9, '_' and '-', and not \"full\", which is all");
   }
 
   std::string checked_text(const Json& value, const std::string& key) const {

@@ -41,6 +41,7 @@ struct RepositoryTask {
   std::vector<std::string> known_lines{};                       // that are no traces of the fix, wherever they stand
   std::vector<std::string> demonstration{};                     // commands of a perfect episode
   std::optional<bool> held_out{};                               // absent: by the hash of the id
+  std::vector<std::string> sets{};                              // of held-out tasks that it belongs to: "hard"
   RepositoryLimits limits{};
 };
 

@@ -118,15 +118,15 @@ void split(RepositorySet& set, const std::string& path) {
   }
   for (auto [empty, full] : {std::pair(&set.held_out, &set.training), std::pair(&set.training, &set.held_out)}) {
     if (!empty->empty()) continue;
-    if (free.empty() || full->size() < 2)
-      throw TaskError(path + ": none of its tasks is " + (empty == &set.held_out ? "held out" : "for training") +
-                      "; \"held_out\" of a task says which it is");
+    if (free.empty() || full->size() < 2) continue;
     const size_t moved = *std::min_element(free.begin(), free.end(), [&](size_t a, size_t b) {
       return text_hash(set.tasks[a].id) < text_hash(set.tasks[b].id);
     });
     full->erase(std::find(full->begin(), full->end(), moved));
     empty->push_back(moved);
   }
+  if (set.held_out.empty())
+    throw TaskError(path + ": none of its tasks is held out; \"held_out\" of a task says which it is");
 }
 
 std::shared_ptr<const RepositorySet> make_set(const OptionValues& values) {
@@ -221,6 +221,12 @@ class Repository final : public Task {
   }
   Reward reward(const Problem&, std::string_view, bool) const override {
     throw std::logic_error("a repository task scores whole episodes");
+  }
+  std::map<std::string, std::vector<uint64_t>> held_out_sets() const override {
+    std::map<std::string, std::vector<uint64_t>> sets;
+    for (uint64_t i = 0; i < set_->held_out.size(); ++i)
+      for (const std::string& name : set_->tasks[set_->held_out[i]].sets) sets[name].push_back(i);
+    return sets;
   }
   bool has_demonstrations() const override {
     return std::all_of(set_->training.begin(), set_->training.end(),

@@ -7,7 +7,7 @@
 namespace motley::actors {
 namespace {
 
-TEST_CASE("pass@k is unbiased") {
+TEST_CASE("pass@k is unbiased: four samples of which two are right give 5/6 at k = 2") {
   CHECK(pass_at_k(4, 2, 2) == Approx(5.0 / 6.0).epsilon(1e-15));
   CHECK(pass_at_k(4, 0, 4) == 0.0);
   CHECK(pass_at_k(4, 1, 4) == 1.0);
@@ -35,8 +35,9 @@ struct Setup {
     weights =
         std::make_shared<SamplerWeights>(model, Parameters::initialize(model, 3), *kernels::find_profile("bf16"), 0);
   }
-  EvaluationResult run(const EvaluationRequest& request, int64_t slots, std::function<bool()> stop = {}) const {
-    return evaluate(weights, *tasks, tokenizer, request, slots, stop);
+  EvaluationResult run(EvaluationRequest request, int64_t slots) const {
+    request.threads = 1;  // rewards of tests keep records
+    return evaluate(weights, *tasks, tokenizer, request, slots).at(0);
   }
 };
 
@@ -62,13 +63,15 @@ TEST_CASE("an episode of several questions goes on after every reply that ended,
   CHECK(result.mean_reward == Approx(static_cast<double>(replies.size()) / 3.0 / 40.0));
   CHECK(replies.size() > 40);
   CHECK(replies.size() < 120);
-  CHECK(result.pass_at.at(1) > 0.0);
-  CHECK(result.pass_at.at(1) < result.mean_reward);
+  CHECK(result.pass_at.at(1).value > 0.0);
+  CHECK(result.pass_at.at(1).value < result.mean_reward);
+  CHECK(result.turns == Approx(static_cast<double>(replies.size()) / 40.0));
   CHECK(result.failed == 0);
   for (const std::string& reply : first) CHECK(std::count(replies.begin(), replies.end(), reply) > 0);
   scored.clear();
   CHECK(three.run(request, 1).mean_reward == result.mean_reward);
-  CHECK(scored == replies);
+  CHECK(std::multiset<std::string>(scored.begin(), scored.end()) ==
+        std::multiset<std::string>(replies.begin(), replies.end()));
   // Two tokens of prompt and at least one of reply: five positions hold no second question.
   scored.clear();
   CHECK(no_room.run(request, 64).mean_reward == Approx(1.0 / 3.0));
@@ -88,10 +91,10 @@ TEST_CASE("an evaluation depends on its seed, not on the slots") {
   CHECK(one.prompts == 5);
   CHECK(one.samples == 20);
   CHECK(one.failed == 0);
-  CHECK(one.pass_at == many.pass_at);
-  CHECK(one.mean_reward == many.mean_reward);
-  CHECK(one.pass_at.at(4) >= one.pass_at.at(1));
-  CHECK(one.mean_reward == Approx(one.pass_at.at(1)));
+  for (const int64_t k : request.k) CHECK(one.pass_at.at(k).value == many.pass_at.at(k).value);
+  CHECK(one.mean_reward == Approx(many.mean_reward).epsilon(1e-12));
+  CHECK(one.pass_at.at(4).value >= one.pass_at.at(1).value);
+  CHECK(one.mean_reward == Approx(one.pass_at.at(1).value));
 }
 
 TEST_CASE("a failed score is counted, and is not a wrong answer") {
@@ -109,15 +112,20 @@ TEST_CASE("a failed score is counted, and is not a wrong answer") {
   CHECK(result.failed == 6);
   CHECK(result.samples == 6);
   CHECK(result.mean_reward == 1.0);
-  CHECK(result.pass_at.at(1) == 1.0);
-  CHECK_FALSE(result.pass_at.contains(4));  // no problem has four valid samples left
+  CHECK(result.pass_at.at(1).value == 1.0);
+  CHECK(result.pass_at.at(1).standard_error == 0.0);
+  CHECK(result.pass_at.at(4).problems == 0);  // no problem has four valid samples left
+  CHECK(std::isnan(result.pass_at.at(4).value));
+  CHECK(result.ends.at("failed") == 6);
+  CHECK_THAT(result.first_failure, Catch::Matchers::Contains("no score"));
 }
 
 TEST_CASE("an evaluation stops when asked, and a prompt that is too long fails alone") {
   const auto right = [](std::string_view) { return envs::Reward{1.0, {}, false}; };
   EvaluationRequest request;
   request.prompts = 2;
-  CHECK(Setup(right).run(request, 4, [] { return true; }).prompts == 0);
+  const Setup setup(right);
+  CHECK(evaluate(setup.weights, *setup.tasks, setup.tokenizer, request, 4, [] { return true; }).empty());
   const EvaluationResult result = Setup(right, 1).run(request, 4);
   CHECK(result.failed == 8);
   CHECK(result.samples == 0);

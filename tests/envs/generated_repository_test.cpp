@@ -120,6 +120,9 @@ TEST_CASE("a generated task comes back from its line") {
     CHECK(reference_patch(task) == reference_patch(wanted));
     CHECK(task.demonstration == wanted.demonstration);
     CHECK(task.held_out == wanted.held_out);
+    CHECK(task.sets == wanted.sets);
+    CHECK(task.sets.front() == task.id.substr(0, task.id.find('-')));
+    CHECK((task.sets.back() == "hard") == (task.demonstration.size() > 1));
     CHECK(task.limits == wanted.limits);
   }
 }

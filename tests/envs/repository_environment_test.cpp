@@ -91,7 +91,15 @@ TEST_CASE("tasks of a file: held out by what they say, else by their id, and bot
   CHECK_FALSE(task->has_demonstrations());
   const File said(line("a", R"(, "held_out": true)") + line("b", R"(, "held_out": false)"));
   CHECK(ids(*said.task(), true) == std::set<std::string>{"a"});
-  CHECK_THROWS_WITH(File(line("a")).task(), Contains("tasks.jsonl: none of its tasks is"));
+  const File named(line("a", R"(, "held_out": true, "sets": ["hard"])") +
+                   line("b", R"(, "held_out": false, "sets": ["hard"])") +
+                   line("c", R"(, "held_out": true, "sets": ["new", "hard"])") + line("d", R"(, "held_out": true)"));
+  const auto sets = named.task()->held_out_sets();
+  REQUIRE(sets.size() == 2);
+  CHECK(sets.at("hard").size() == 2);  // in training there are no sets
+  CHECK(named.task()->problem(0, sets.at("new").at(0), true).answer == "c");
+  // A benchmark is held out whole.
+  CHECK(File(line("a", R"(, "held_out": true)")).task()->epoch_size(false) == 0);
   CHECK_THROWS_WITH(File(line("a", R"(, "held_out": false)") + line("b", R"(, "held_out": false)")).task(),
                     Contains("none of its tasks is held out"));
 }

@@ -124,11 +124,13 @@ TEST_CASE("whatever is wrong with a task is refused with file, line and key") {
   for (const char* key : {"id", "issue", "test", "tree", "tests"})
     refused(edited([&](Json& j) { j.erase(key); }), std::string("\"") + key + "\" is missing");
   for (const char* key :
-       {"id", "issue", "test", "tree", "tests", "patch", "remove", "demonstration", "held_out", "limits"})
+       {"id", "issue", "test", "tree", "tests", "patch", "remove", "demonstration", "held_out", "sets", "limits"})
     refused(edited([&](Json& j) { j[key] = 3; }), std::string("\"") + key + "\" must");
   refused(edited([](Json& j) { j["hiden"] = 1; }), "\"hiden\" is no key of a task; allowed: about, demonstration");
   for (const char* id : {"a/b", "..", ".a", "a b", "\n", "\xc3\xa9"})
     refused(edited([&](Json& j) { j["id"] = id; }), "\"id\"");
+  for (const char* set : {"full", "Hard", "a/b", "a b"})
+    refused(edited([&](Json& j) { j["sets"] = {set}; }), "\"sets\" must be names of at most 40 characters");
   refused(edited([](Json& j) { j["issue"] = " \n"; }), "\"issue\" is empty");
   refused(edited([](Json& j) { j["test"] = std::string("a\0b", 3); }), "NUL");
   refused(edited([](Json& j) { j["issue"] = std::string((1 << 20) + 1, 'x'); }), "longer than 1048576");

@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "envs/environment.h"
+#include "envs/repository/generate.h"
 #include "envs/schedule.h"
 #include "envs/shuffle.h"
 
@@ -15,17 +16,21 @@ namespace {
 /// A task whose prompts say which problem they are.
 class Numbered final : public Task {
  public:
-  Numbered(std::optional<uint64_t> training, std::optional<uint64_t> held_out) : sizes_{training, held_out} {}
+  using Sets = std::map<std::string, std::vector<uint64_t>>;
+  Numbered(std::optional<uint64_t> training, std::optional<uint64_t> held_out, Sets sets = {})
+      : sizes_{training, held_out}, sets_(std::move(sets)) {}
   std::vector<std::string> symbols() const override { return {"0", "1", "a"}; }
   Problem problem(uint64_t seed, uint64_t index, bool held_out) const override {
     return {std::to_string(index) + (held_out ? "h" : "t"), std::to_string(seed), ""};
   }
   std::optional<uint64_t> epoch_size(bool held_out) const override { return sizes_[held_out]; }
   Reward reward(const Problem&, std::string_view, bool) const override { return {}; }
+  Sets held_out_sets() const override { return sets_; }
   bool has_demonstrations() const override { return false; }
 
  private:
   std::optional<uint64_t> sizes_[2];
+  Sets sets_;
 };
 
 TaskMix::Entry entry(const std::string& name, double weight, std::optional<uint64_t> training = {},
@@ -193,6 +198,51 @@ TEST_CASE("the held-out size stops before a finite set comes again") {
   CHECK(mix.held_out(size).epoch == 1);
 }
 
+TEST_CASE("held-out sets of a mix: everything, and the problems that tasks name, of all tasks in turn") {
+  std::vector<TaskMix::Entry> entries;
+  entries.push_back({"a", std::make_unique<Numbered>(9, 9, Numbered::Sets{{"hard", {2, 5, 7}}, {"odd", {1}}}), 1.0});
+  entries.push_back({"b", std::make_unique<Numbered>(9, 4, Numbered::Sets{{"hard", {3}}}), 5.0});
+  entries.push_back(entry("c", 1));
+  const TaskMix mix(std::move(entries), 1);
+  CHECK(mix.held_out_sets() == std::vector<std::string>{"full", "hard", "odd"});
+  const auto names = [&](const std::string& set, uint64_t wanted) {
+    std::string all;
+    for (const TaskMix::Pick& pick : mix.held_out_set(set, wanted)) {
+      CHECK(pick.epoch == 0);
+      CHECK(pick.problem.prompt == std::to_string(pick.index) + "h");
+      all += mix.entries()[pick.entry].name + std::to_string(pick.index) + " ";
+    }
+    return all;
+  };
+  CHECK(names("hard", 100) == "a2 b3 a5 a7 ");
+  CHECK(names("hard", 3) == "a2 b3 a5 ");
+  CHECK(names("odd", 100) == "a1 ");
+  const auto full = mix.held_out_set("full", 5);
+  REQUIRE(full.size() == 5);
+  for (uint64_t n = 0; n < 5; ++n) CHECK(full[n].problem.prompt == mix.held_out(n).problem.prompt);
+  CHECK_THROWS_WITH(mix.held_out_set("easy", 5), Contains("named easy; there are: full, hard, odd"));
+}
+
+TEST_CASE("what a tokenizer lacks for a mix: symbols, bytes, special tokens") {
+  const auto mix_with = [](const Options& options) {
+    std::vector<TaskMix::Entry> entries;
+    entries.push_back(entry("a", 1));
+    if (!options.empty()) entries.push_back({"repository", find_task("repository")->make(options), 1});
+    return TaskMix(std::move(entries), 0);
+  };
+  const TaskMix plain = mix_with({}), agent = mix_with({{"count", "10"}, {"format", "chatml"}});
+  CHECK(plain.lacking(Tokenizer({"a", "x", "1", "0"})).empty());
+  CHECK(plain.lacking(Tokenizer({"a", "1"})) == "symbol \"0\"");
+  CHECK(agent.lacking(agent.tokenizer()).empty());
+  const std::vector<std::string> markers = agent.tokenizer().markers();
+  std::vector<std::string> symbols = task_symbols();
+  symbols.insert(symbols.end(), {"0", "1", "a"});
+  CHECK(agent.lacking(Tokenizer(symbols, true, markers)).empty());
+  CHECK(agent.lacking(Tokenizer(symbols, false, markers)) == "symbol for every byte");
+  CHECK(agent.lacking(Tokenizer({"0", "1", "a"}, true, markers)) == "symbol \"rename \"");
+  CHECK(agent.lacking(Tokenizer(symbols, true, {"<|im_start|>"})) == "special token <tool_call>");
+}
+
 TEST_CASE("a mix that makes no sense is refused") {
   CHECK_THROWS_AS(TaskMix({}, 0), TaskError);
   for (const double weight : {0.0, -1.0, std::nan(""), static_cast<double>(INFINITY)}) {
@@ -201,6 +251,9 @@ TEST_CASE("a mix that makes no sense is refused") {
   CHECK_THROWS_AS(mix_of(0, entry("a", 1e308), entry("b", 1e308)), TaskError);
   CHECK_THROWS_WITH(mix_of(0, entry("a", 1), entry("a", 1)), Contains("named a"));
   CHECK_THROWS_WITH(mix_of(0, entry("a", 1, 0, 1)), Contains("no training problems"));
+  std::vector<TaskMix::Entry> benchmark;
+  benchmark.push_back(entry("a", 1, 0, 1));
+  CHECK(TaskMix(std::move(benchmark), 0, false).held_out_set("full", 5).size() == 1);
   CHECK_THROWS_WITH(mix_of(0, entry("a", 1, 1, 0)), Contains("no held-out problems"));
 }
 
