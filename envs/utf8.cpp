@@ -6,6 +6,12 @@
 
 namespace motley::envs {
 
+namespace {
+
+bool is_control(char32_t code) { return code < 0x20 || (code >= 0x7F && code < 0xA0); }
+
+}  // namespace
+
 Character character_at(std::string_view text, size_t offset) {
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[offset + i]); };
   const uint8_t lead = byte(0);
@@ -51,9 +57,21 @@ std::string describe_character(std::string_view text, size_t offset) {
     return code.data();
   }
   std::snprintf(code.data(), code.size(), "U+%04X", static_cast<unsigned>(character.code));
-  const bool control = character.code < 0x20 || (character.code >= 0x7F && character.code < 0xA0);
-  if (control) return code.data();
+  if (is_control(character.code)) return code.data();
   return "'" + std::string(text.substr(offset, character.length)) + "' (" + code.data() + ")";
+}
+
+std::string printable(std::string_view text, size_t most_bytes) {
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    const Character character = character_at(text, at);
+    const bool plain = character.valid && !is_control(character.code);
+    const std::string_view piece = plain ? text.substr(at, character.length) : "?";
+    if (out.size() + piece.size() > most_bytes) return out + "...";
+    out += piece;
+    at += character.length;
+  }
+  return out;
 }
 
 }  // namespace motley::envs

@@ -23,5 +23,7 @@ inline bool is_utf8(std::string_view text) { return first_malformed(text) == tex
 std::u32string code_points(std::string_view text);
 /// How a message shows the character at `offset`: 'x' (U+0078), or byte 0xff.
 std::string describe_character(std::string_view text, size_t offset);
+/// Text from outside for a message to a person: control characters and malformed bytes become ?, what is longer is cut.
+std::string printable(std::string_view text, size_t most_bytes);
 
 }  // namespace motley::envs

@@ -199,3 +199,10 @@ TEST_CASE("a tokenizer.json of another kind or damaged is refused with the reaso
   refused(edited([](auto& f) { f["added_tokens"] = std::vector<int>(100); }), "added_tokens");
   refused(edited([](auto& f) { f["decoder"] = {{"type", "ByteLevel"}}; }), "");
 }
+
+TEST_CASE("text from outside is shown without control characters, and cut") {
+  CHECK(motley::envs::printable("a\x1b[31m\n\xff\xc2\x9b z\xc3\xa4", 100) == "a?[31m??? z\xc3\xa4");
+  CHECK(motley::envs::printable("abcd", 3) == "abc...");
+  CHECK(motley::envs::printable("ab\xc3\xa4", 3) == "ab...");
+  CHECK(motley::envs::printable("", 0).empty());
+}
