@@ -1,8 +1,9 @@
-// jsonl: problems from a file, answers checked as exact text, as a number or by a regular expression.
+// jsonl: problems from a file, answers checked as exact text, as a number, by a regular expression or by a program.
 #include "envs/jsonl.h"
 
 #include <algorithm>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -10,11 +11,14 @@
 #include "envs/answers.h"
 #include "envs/held_out.h"
 #include "envs/options.h"
+#include "envs/reward_program.h"
 #include "envs/utf8.h"
 
 namespace motley::envs {
 
 namespace {
+
+constexpr double kMostProgramSeconds = 25;  // a run waits 30 s for a reward
 
 const std::vector<Option>& options() {
   static const std::vector<Option> table{
@@ -26,16 +30,28 @@ const std::vector<Option>& options() {
        .help = "how a reply is checked",
        .kind = Option::Kind::text,
        .default_value = "exact",
-       .allowed = {"exact", "number", "regex"}},
+       .allowed = {"exact", "number", "regex", "program"}},
+      {.name = "program",
+       .help = "with answer = \"program\": command for sh -c; it gets the episode as JSON and prints the reward",
+       .kind = Option::Kind::text},
+      {.name = "program_seconds",
+       .help = "within which the program prints the reward, else the episode fails",
+       .kind = Option::Kind::number,
+       .default_value = "10",
+       .minimum = 0.05,
+       .maximum = kMostProgramSeconds},
   };
   return table;
 }
 
 class Jsonl final : public Task {
  public:
-  explicit Jsonl(const OptionValues& values) : answer_(values.text("answer")) {
+  explicit Jsonl(const OptionValues& values)
+      : answer_(values.text("answer")), program_(values.text("program"), values.number("program_seconds")) {
     const std::string &path = values.text("path"), &held_out = values.text("held_out");
     if (path.empty()) throw TaskError("task jsonl: option path must name a file");
+    if (values.text("program").empty() != (answer_ != "program"))
+      throw TaskError("task jsonl: answer = \"program\" and program = \"a command\" belong together");
     training_ = load(path);
     if (held_out.empty()) {
       hold_out(path);
@@ -67,9 +83,10 @@ class Jsonl final : public Task {
   }
 
   std::optional<uint64_t> epoch_size(bool held_out) const override { return (held_out ? held_out_ : training_).size(); }
-  bool has_demonstrations() const override { return answer_ != "regex"; }
+  bool has_demonstrations() const override { return answer_ == "exact" || answer_ == "number"; }
 
   Reward reward(const Problem& problem, std::string_view reply, bool ended) const override {
+    if (answer_ == "program") return {program_.score(as_json(problem, reply, ended)), {}, !ended};
     bool format = ended && reply.size() <= kMaxReplyBytes && is_utf8(reply), correct = false;
     if (answer_ == "number") {
       const auto number = parse_number(reply), wanted = parse_number(problem.answer);
@@ -139,14 +156,22 @@ class Jsonl final : public Task {
     }
   }
 
+  /// Bytes of a reply that are no UTF-8 become U+FFFD.
+  static std::string as_json(const Problem& problem, std::string_view reply, bool ended) {
+    const nlohmann::json episode{
+        {"prompt", problem.prompt}, {"answer", problem.answer}, {"reply", reply}, {"ended", ended}};
+    return episode.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  }
+
   std::string answer_;
+  RewardProgram program_;
   std::vector<JsonlLine> training_, held_out_;
   std::map<std::string, AnswerPattern, std::less<>> patterns_;
 };
 
 [[maybe_unused]] const bool registered =
-    register_task({"jsonl", "problems from a file, answers checked as text, number or regular expression", options(),
-                   [](const Options& given) -> std::unique_ptr<Task> {
+    register_task({"jsonl", "problems from a file, answers checked as text, number, regular expression or by a program",
+                   options(), [](const Options& given) -> std::unique_ptr<Task> {
                      return std::make_unique<Jsonl>(OptionValues("jsonl", options(), given));
                    }});
 
