@@ -186,7 +186,7 @@ GPU_DEVICE T atomic_max(T* at, std::type_identity_t<T> value) {
 
 template <class... Args>
 void launch(const Launch& shape, void (*kernel)(Args...), const std::type_identity_t<Args>&... args) {
-  (emulator::note_pointers(&args, sizeof(Args)), ...);
+  (emulator::note_pointers(&args, sizeof(Args)), ...);  // NOLINT(bugprone-sizeof-expression): of an address too
   emulator::submit([=] { emulator::run(shape, [&] { kernel(args...); }); });
 }
 
