@@ -204,12 +204,10 @@ TEST_CASE("a share of the demonstrations is hasty, and which ones is the task's 
       texts.push_back(tokenizer.decode(task->demonstrate(task->problem(0, i, false), tokenizer, kRoom).tokens));
     return texts;
   };
-  const auto perfect = demonstrated("0"), some = demonstrated("0.5"), all = demonstrated("1");
-  CHECK(demonstrated("0.5") == some);
+  const auto some = demonstrated("0.5"), all = demonstrated("1");
   int hasty = 0;
   for (size_t i = 0; i < 6; ++i) {
-    CHECK(all[i].size() < perfect[i].size());
-    CHECK((some[i] == perfect[i] || some[i] == all[i]));
+    CHECK(all[i] == some[i].substr(0, all[i].size() - 1) + ".");
     hasty += some[i] == all[i] ? 1 : 0;
   }
   CHECK(hasty > 0);
