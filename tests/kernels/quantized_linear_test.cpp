@@ -6,6 +6,8 @@
 #include <limits>
 #include <stdexcept>
 
+#include "kernels/device_buffer.h"
+#include "kernels/device_memory.h"
 #include "kernels/parallel.h"
 #include "kernels/philox.h"
 #include "kernels/pointwise.h"
@@ -161,6 +163,34 @@ TEST_CASE("quantized_linear: rows quantized once serve several layers", "[quanti
       }
     }
   }
+}
+
+TEST_CASE("quantized_linear: rows on a device get room for more than before", "[quantized_linear]") {
+  constexpr int64_t inputs = 40;
+  const Device device{DeviceKind::emulated};
+  const std::vector<uint8_t> x = store(normals(9 * inputs, 11), DType::bf16);
+  const auto there = copied_to(device, x.data(), x.size());
+  const auto product = [&](const QuantizedLinear& linear, const QuantizedRows& rows, int64_t count) {
+    const auto y = allocate_on(device, static_cast<size_t>(count * linear.outputs()) * 2);
+    linear.forward(rows, y.get());
+    std::vector<uint8_t> back(static_cast<size_t>(count * linear.outputs()) * 2);
+    copy_bytes(back.data(), {}, y.get(), device, back.size());
+    return back;
+  };
+  for (const NumericProfile& profile :
+       {custom({Format::e4m3, Scaling::block128x128}, {Format::bf16, Scaling::none}),
+        custom({Format::e4m3, Scaling::channel}, {Format::e4m3, Scaling::block1x128})}) {
+    INFO(describe(profile));
+    const QuantizedLinear linear(normals(inputs * 5, 14), 5, inputs, profile, 0.0f, device);
+    QuantizedRows rows;
+    for (const int64_t count : {2, 9, 3}) {
+      QuantizedRows fresh;
+      rows.assign(there.get(), count, inputs, profile, device);
+      fresh.assign(there.get(), count, inputs, profile, device);
+      CHECK(product(linear, rows, count) == product(linear, fresh, count));
+    }
+  }
+  CHECK_NOTHROW(emulated::synchronize());  // nothing was stored beside a buffer
 }
 
 TEST_CASE("quantized_linear: rows of another product are refused", "[quantized_linear]") {
