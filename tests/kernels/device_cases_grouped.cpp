@@ -52,9 +52,12 @@ void add_grouped_cases(std::vector<DeviceCase>& cases) {
     add(cases, name, "2 groups, [4, 5, 0]", grouped_cases({1, 3}, 5, 0, dtype, dtype), units);
     if (dtype == DType::f64) continue;
     Groups finished = grouped_cases({2, 0, 67}, 10, 40, dtype, dtype);  // more rows than a tile has
-    for (MatmulCase& in : finished) add_finish(in, {in.a.view.rows, 10, 40}, dtype, true, true);
-    for (MatmulCase& in : finished) in.residual = HostMatrix(dtype, in.a.view.rows, 10, 7);
-    for (MatmulCase& in : finished) in.gate = HostMatrix(dtype, in.a.view.rows, 10, 6);
+    for (size_t g = 0; g < finished.size(); ++g) {
+      MatmulCase& in = finished[g];
+      add_finish(in, {in.a.view.rows, 10, 40}, dtype, false, false, 10 * g);
+      in.residual = HostMatrix(dtype, in.a.view.rows, 10, 10 * g + 7);
+      in.gate = HostMatrix(dtype, in.a.view.rows, 10, 10 * g + 6);
+    }
     add(cases, name, "3 groups, [69, 10, 40] finish", finished, units);
     Groups added = grouped_cases(rows, 5, 40, dtype, DType::f32);
     for (MatmulCase& in : added) {
@@ -71,7 +74,7 @@ void add_grouped_cases(std::vector<DeviceCase>& cases) {
   }
   const Quantization fp8{Format::e4m3, Scaling::none};
   Groups scaled = grouped_cases({2, 1, 3}, 20, 150, DType::bf16, DType::bf16, &fp8);
-  for (MatmulCase& in : scaled) add_block_scales(in, {in.a.view.rows, 20, 150}, 16);
+  for (size_t g = 0; g < scaled.size(); ++g) add_block_scales(scaled[g], {scaled[g].a.view.rows, 20, 150}, 16, 10 * g);
   add(cases, "weights e4m3", "3 groups, [6, 20, 150] block scales", scaled);
 }
 

@@ -168,17 +168,17 @@ inline MatmulCase packed_case(const Shape& s, const Quantization& how, DType a, 
   in.plain = !rare;
   return in;
 }
-inline void add_finish(MatmulCase& in, const Shape& s, DType dtype, bool gate, bool residual) {
+inline void add_finish(MatmulCase& in, const Shape& s, DType dtype, bool gate, bool residual, uint64_t seed = 0) {
   in.alpha = 0.75f;
-  in.column_factors = values<float>(s.n, 4);
-  in.row_factors = values<float>(s.m, 5);
-  if (gate) in.gate = HostMatrix(dtype, s.m, s.n, 6, 3);
-  if (residual) in.residual = HostMatrix(dtype, s.m, s.n, 7, 0, true);
+  in.column_factors = values<float>(s.n, seed + 4);
+  in.row_factors = values<float>(s.m, seed + 5);
+  if (gate) in.gate = HostMatrix(dtype, s.m, s.n, seed + 6, 3);
+  if (residual) in.residual = HostMatrix(dtype, s.m, s.n, seed + 7, 0, true);
 }
-inline void add_block_scales(MatmulCase& in, const Shape& s, int64_t b_scale_rows) {
+inline void add_block_scales(MatmulCase& in, const Shape& s, int64_t b_scale_rows, uint64_t seed = 0) {
   const int64_t blocks = (s.k + 127) / 128;
-  in.a_scales = values<float>(s.m * blocks, 8);
-  in.b_scales = values<float>((s.n + b_scale_rows - 1) / b_scale_rows * blocks, 9);
+  in.a_scales = values<float>(s.m * blocks, seed + 8);
+  in.b_scales = values<float>((s.n + b_scale_rows - 1) / b_scale_rows * blocks, seed + 9);
   in.b_scale_rows = b_scale_rows;
   in.k_tile = 128;
 }
