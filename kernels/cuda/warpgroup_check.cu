@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cuda/warpgroup_product.h"
+#include "kernels/cuda/warpgroup.h"
 #include "kernels/device_memory.h"
 #include "kernels/graph_memory.h"
 #include "kernels/matmul.h"
@@ -71,12 +71,11 @@ int device_in_use() {
   return device;
 }
 #else
-int device_in_use() { return 0; }
+/// An emulated device with other warpgroups is another one.
+int device_in_use() { return 100 * emulator::warpgroup_unit.aligned + emulator::warpgroup_unit.result; }
 #endif
 
-}  // namespace
-
-std::string check_warpgroups() {
+std::string refusal_of_device() {
   if (compute_capability() != 90) return "there is none: it is of compute capability 9.0 alone";
   if (!is_built()) return "this build has none: it was compiled for sm_90, not sm_90a";
   const int bf16_sums = differences<bf16>(), fp16_sums = differences<fp16>();
@@ -85,6 +84,8 @@ std::string check_warpgroups() {
          std::to_string(kRows * kRows) + " have other bits than those of mma.sync";
 }
 
+}  // namespace
+
 std::string warpgroup_refusal() {
   static std::mutex mutex;  // guards the map
   static std::map<int, std::string> refusals;
@@ -92,7 +93,7 @@ std::string warpgroup_refusal() {
   const auto found = refusals.find(device_in_use());
   if (found != refusals.end()) return found->second;
   if (GraphMemory::of_capture() != nullptr) return "not checked yet, which waits, and a captured graph may not";
-  return refusals.emplace(device_in_use(), check_warpgroups()).first->second;
+  return refusals.emplace(device_in_use(), refusal_of_device()).first->second;
 }
 
 }  // namespace motley::kernels::GPU_NAMESPACE

@@ -1,8 +1,6 @@
 // The product on warpgroups as the other products of this folder ask for it.
 #pragma once
 
-#include <string>
-
 #include "kernels/cuda/unit_sums.h"
 #include "kernels/cuda/warpgroup.h"
 
@@ -28,8 +26,5 @@ inline bool fits_warpgroups(const MatmulArgs& args) { return args.k_tile % 64 ==
 /// A product that fits matrix units. Throws std::logic_error where fits_warpgroups says no, std::runtime_error on a
 /// device without them.
 void warpgroup_product(const UnitJob& job);
-
-/// What warpgroup_refusal (kernels/device_memory.h) says of a device that it has not been asked for.
-std::string check_warpgroups();
 
 }  // namespace motley::kernels::GPU_NAMESPACE

@@ -3,11 +3,14 @@
 #include "kernels/cuda/warpgroup.h"
 
 #include <catch2/catch.hpp>
+#include <string>
 #include <vector>
 
-#include "kernels/cuda/warpgroup_product.h"
+#include "kernels/cuda/unit_tiles.h"
+#include "kernels/device_graph.h"
 #include "kernels/device_memory.h"
-#include "tests/kernels/values.h"
+#include "kernels/device_stream.h"
+#include "tests/kernels/matmul_case.h"
 
 namespace motley::kernels::emulated {
 namespace {
@@ -41,6 +44,16 @@ GPU_KERNEL void beyond_kernel(int) {
   float sums[1][4] = {};
   multiply_warpgroup<Operand::bf16>(sums, {}, swizzled_descriptor(shared_address(memory) + 4096));
 }
+
+/// Sums as those of another device, for its life.
+struct OtherWarpgroups {
+  explicit OtherWarpgroups(emulator::UnitWidth width) { emulator::warpgroup_unit = width; }
+  ~OtherWarpgroups() { emulator::warpgroup_unit = emulator::kWideUnit; }
+  OtherWarpgroups(const OtherWarpgroups&) = delete;
+  OtherWarpgroups& operator=(const OtherWarpgroups&) = delete;
+};
+const std::string kOtherBits =
+    "[1-9][0-9]* bf16 and [1-9][0-9]* fp16 sums of 16384 have other bits than those of mma.sync";
 
 }  // namespace
 
@@ -93,18 +106,32 @@ TEST_CASE("multiply_warpgroup is a product") {
 TEST_CASE(
     "wide products move to warpgroups where these have the bits of mma.sync, as the emulated ones have, and nowhere "
     "else") {
-  CHECK(warpgroup_refusal() == "");
-  const auto refusal = [](emulator::UnitWidth width) {
-    emulator::warpgroup_unit = width;
-    std::string why = check_warpgroups();
-    emulator::warpgroup_unit = emulator::kWideUnit;
-    return why;
+  const MatmulCase in = case_of({66, 8, 72}, DType::bf16, DType::bf16, DType::f32);  // more rows than medium tiles have
+  const auto product_by = [&](UnitTiling tiling) {
+    return run_product(in, {DeviceKind::emulated}, [&](const MatmulArgs& args) { matmul_units(args, tiling); });
   };
-  CHECK(refusal(emulator::kWideUnit) == "");
-  const std::string other =
-      "[1-9][0-9]* bf16 and [1-9][0-9]* fp16 sums of 16384 have other bits than those of mma.sync";
-  CHECK_THAT(refusal({24, 22}), Catch::Matches(other));  // of a bit less themselves
-  CHECK_THAT(refusal({25, 23}), Catch::Matches(other));  // of bits that mma.sync drops
+  const Outputs wide = product_by(UnitTiling::wide);
+  CHECK(warpgroup_refusal() == "");
+  CHECK(difference(product_by(UnitTiling::automatic), wide) == "");
+  for (const emulator::UnitWidth width :
+       {emulator::UnitWidth{24, 22}, {25, 23}}) {  // a bit less of sums, one more of terms
+    const OtherWarpgroups other(width);
+    CHECK_THAT(warpgroup_refusal(), Catch::Matches(kOtherBits));
+    CHECK(difference(product_by(UnitTiling::warpgroup), wide) != "");
+    CHECK(difference(product_by(UnitTiling::automatic), wide) == "");
+  }
+}
+
+TEST_CASE("warpgroups are not asked for their bits while a graph is captured, and later") {
+  const OtherWarpgroups never_asked({23, 23});
+  const Device device{DeviceKind::emulated};
+  const Stream stream(device);
+  const StreamScope scope(stream);
+  GraphMemory memory(device);
+  std::string refusal;
+  const Graph graph(device, memory, [&] { refusal = warpgroup_refusal(); });
+  CHECK(refusal == "not checked yet, which waits, and a captured graph may not");
+  CHECK_THAT(warpgroup_refusal(), Catch::Matches(kOtherBits));
 }
 
 }  // namespace motley::kernels::emulated
