@@ -285,8 +285,7 @@ void Engine::State::decode_step(std::vector<StepOutput>& outputs) {
     step_logits = Tensor::empty({rows, config.vocabulary}, DType::f32, weights->device());
   }
   float* const logits = step_logits.pointer<float>();
-  const DecodeGraphs::Places places{weights.get(), logits, schedule.cache.pages_allocated(), lists.moves(),
-                                    drawer.moves()};
+  const DecodeGraphs::Places places{logits, schedule.cache.pages_allocated(), lists.moves(), drawer.moves()};
   graphs.run({rows, lists.longest()}, places, [&] {
     const NoGrad no_grad;
     EngineContext context(*weights, schedule.cache, table, lists);

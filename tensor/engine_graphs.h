@@ -28,9 +28,10 @@ class DecodeGraphs {
     int64_t rows = 0, longest = 0;
     bool operator==(const Bucket&) const = default;
   };
-  /// What a step's kernels are told besides: where everything is. The counts tell memory from what was there before.
+  /// What a step's kernels are told besides: where everything is, but for weights, with which the graphs end (`clear`).
+  /// The counts tell memory from what was there before.
   struct Places {
-    const void *weights = nullptr, *logits = nullptr;
+    const void* logits = nullptr;
     int64_t cache_pages = 0, list_moves = 0, draw_moves = 0;
     bool operator==(const Places&) const = default;
   };

@@ -62,7 +62,7 @@ TEST_CASE("decode steps as graphs have the bits of steps without: sequences end,
   CHECK(here.graph_steps == 0);
   const auto [with, many] = run(there, 16);
   CHECK(with == want);
-  CHECK(many.graphs_refused == "");
+  CHECK(many.graphs_refused.empty());
   CHECK(many.graphs >= 3);
   CHECK(many.graph_steps > many.graphs);
   CHECK(many.allocated_pages > 16);
@@ -92,13 +92,32 @@ TEST_CASE("an engine whose device has no memory left says so, loses nothing, and
   CHECK(finished == generate(bf16_weights(model, {}), limits, requests));
 }
 
-TEST_CASE("graphs are captured anew when the cache has grown", "[device]") {
+TEST_CASE("graphs are captured anew when the cache has grown, and when lists, draws or logits of a step have moved",
+          "[device]") {
   const Model model = make_model(smallest(), 4);
-  // The 17th page makes the cache grow; the lists of a step have room for more.
-  const std::vector<GenerateRequest> requests{make_request(1, 4, 16, 11, {1.0, 1.0, 0})};
-  const EngineLimits limits{.max_sequences = 1, .page_size = 1};
-  CHECK(generate(bf16_weights(model, other_device()), limits, requests) ==
-        generate(bf16_weights(model, {}), limits, requests));
+  // `joining`: for how many tokens each a second request joins the first, which has the time between for a graph.
+  const auto run = [&](const Device& device, int64_t page_size, int64_t prompt, int64_t max_new,
+                       const std::vector<int64_t>& joining) {
+    Engine engine(bf16_weights(model, device), {.max_sequences = 2, .page_size = page_size});
+    std::map<uint64_t, Finished> finished;
+    engine.submit(make_request(1, prompt, max_new, 11, {1.0, 1.0, 0}));
+    uint64_t id = 1;
+    for (const int64_t tokens : joining) {
+      for (int step = 0; step < 4; ++step) collect(engine.step(), finished);
+      engine.submit(make_request(++id, 2, tokens, 11, {1.0, 1.0, 0}));
+    }
+    while (!engine.idle()) collect(engine.step(), finished);
+    return finished;
+  };
+  const auto same = [&](int64_t page_size, int64_t prompt, int64_t max_new, const std::vector<int64_t>& joining) {
+    INFO(prompt << " + " << max_new);
+    const auto want = run({}, page_size, prompt, max_new, joining);
+    CHECK(run(other_device(), page_size, prompt, max_new, joining) == want);
+  };
+  same(1, 4, 16, {});      // the cache grows at the 17th page
+  same(1, 3, 30, {});      // the lists at a context of 27, for which a prompt of 3 left no room
+  same(4, 8, 8, {1});      // the draws where a prompt's and the first's are two
+  same(4, 8, 16, {1, 3});  // then, with no other, the logits in steps of two
 }
 
 TEST_CASE("what a step or a score left undone when memory ran out is over before its memory and weights go") {
@@ -177,7 +196,7 @@ TEST_CASE("every profile of a device has decode steps that can be captured", "[d
     Engine engine(sampler_weights(model, profile, 1, there), {.max_sequences = 1});
     engine.submit(make_request(1, 2, 4, 11, {1.0, 1.0, 0}));
     drain(engine);
-    CHECK(engine.stats().graphs_refused == "");
+    CHECK(engine.stats().graphs_refused.empty());
     CHECK(engine.stats().graph_steps == 2);
   }
 }
