@@ -44,12 +44,8 @@ class Memory {
     if (found == buffers_.end()) return refuse_release(data);
     std::unique_ptr<GuardedBytes> buffer = std::move(found->second);
     buffers_.erase(found);
-    check(*buffer);
     in_use_ -= buffer->size();
-    buffer->retire();
-    retired_bytes_ += buffer->size();
-    retired_.push_back(std::move(buffer));
-    while (retired_bytes_ > kKeptRetired) drop_oldest();
+    retire(std::move(buffer));
   }
   void* allocate_pinned(size_t bytes) {
     const std::lock_guard lock(mutex_);
@@ -62,8 +58,9 @@ class Memory {
       if (data != nullptr) tell("release of pinned memory that is not allocated");
       return;
     }
-    check(*found->second);
+    std::unique_ptr<GuardedBytes> buffer = std::move(found->second);
     pinned_.erase(found);
+    retire(std::move(buffer));
   }
   emulator::Holder holder_of(const void* address) {
     const std::lock_guard lock(mutex_);
@@ -125,6 +122,14 @@ class Memory {
     if (buffer.intact()) return;
     tell(buffer.retired() ? "a store to a buffer " + size_of(buffer) + " after its release"
                           : "a store outside a buffer " + size_of(buffer));
+  }
+  /// A copy that is under way to or from it finds what is not its own, or is told of.
+  void retire(std::unique_ptr<GuardedBytes> buffer) {
+    check(*buffer);
+    buffer->retire();
+    retired_bytes_ += buffer->size();
+    retired_.push_back(std::move(buffer));
+    while (retired_bytes_ > kKeptRetired) drop_oldest();
   }
   void refuse_release(const void* data) {
     if (data == nullptr) return;
