@@ -10,18 +10,20 @@ namespace {
 
 const std::string kExternal = MOTLEY_SOURCE_DIR "/experiments/external/";
 
-/// A program that runs until the end of the test.
-class Program {
+/// A server in Python that has opened its socket and runs until the end of the test.
+class Server {
  public:
-  explicit Program(std::vector<std::string> words) {
+  Server(const std::string& script, const std::filesystem::path& socket) {
+    std::vector<std::string> words{"/usr/bin/python3", kExternal + script, "ipc://" + socket.string()};
     std::vector<char*> argv;
     for (std::string& word : words) argv.push_back(word.data());
     argv.push_back(nullptr);
     REQUIRE(posix_spawn(&pid_, argv[0], nullptr, nullptr, argv.data(), environ) == 0);
+    for (int i = 0; i < 3000 && !std::filesystem::exists(socket); ++i) usleep(10000);
   }
-  Program(const Program&) = delete;
-  Program& operator=(const Program&) = delete;
-  ~Program() {
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+  ~Server() {
     kill(pid_, SIGKILL);
     waitpid(pid_, nullptr, 0);
   }
@@ -30,8 +32,8 @@ class Program {
   pid_t pid_ = 0;
 };
 
-std::vector<std::string> sets_of(const std::string& address) {
-  return {"tasks.0.address=" + address, "run.updates=2", "eval.prompts=4"};
+std::vector<std::string> sets_of(const TemporaryFolder& folder) {
+  return {"tasks.0.address=ipc://" + (folder / "socket").string(), "run.updates=2", "eval.prompts=4"};
 }
 
 nlohmann::json last_row(const TemporaryFolder& folder, const std::string& file) {
@@ -42,9 +44,8 @@ nlohmann::json last_row(const TemporaryFolder& folder, const std::string& file) 
 TEST_CASE("an environment in Python, episodes of one reply: the example trains, and its held-out problems are scored",
           "[external]") {
   const TemporaryFolder folder;
-  const std::string address = "ipc://" + (folder / "socket").string();
-  const Program server({"/usr/bin/python3", kExternal + "reverse.py", address});
-  const Ended ended = run_binary(folder, run_arguments(kExternal + "reverse.toml", sets_of(address)));
+  const Server server("reverse.py", folder / "socket");
+  const Ended ended = run_binary(folder, run_arguments(kExternal + "reverse.toml", sets_of(folder)));
   CAPTURE(ended.err);
   REQUIRE(ended.code == 0);
   const nlohmann::json row = last_row(folder, "runs/reverse-0/metrics.jsonl");
@@ -56,9 +57,8 @@ TEST_CASE("an environment in Python, episodes of one reply: the example trains, 
 TEST_CASE("an environment in Python, episodes of several replies: the example learns from its demonstrations",
           "[external]") {
   const TemporaryFolder folder;
-  const std::string address = "ipc://" + (folder / "socket").string();
-  const Program server({"/usr/bin/python3", kExternal + "guess.py", address});
-  const Ended ended = run_binary(folder, run_arguments(kExternal + "guess.toml", sets_of(address)));
+  const Server server("guess.py", folder / "socket");
+  const Ended ended = run_binary(folder, run_arguments(kExternal + "guess.toml", sets_of(folder)));
   CAPTURE(ended.err);
   REQUIRE(ended.code == 0);
   const nlohmann::json row = last_row(folder, "runs/guess-0/metrics.jsonl");
@@ -69,12 +69,10 @@ TEST_CASE("an environment in Python, episodes of several replies: the example le
 
 TEST_CASE("an environment that goes away for good ends the run with its cause", "[external]") {
   const TemporaryFolder folder;
-  const std::string address = "ipc://" + (folder / "socket").string();
-  std::optional<Program> server(std::in_place,
-                                std::vector<std::string>{"/usr/bin/python3", kExternal + "reverse.py", address});
-  std::vector<std::string> sets = sets_of(address);
+  std::optional<Server> server(std::in_place, "reverse.py", folder / "socket");
+  std::vector<std::string> sets = sets_of(folder);
   sets.insert(sets.end(), {"warmstart.steps=0", "run.updates=1000000", "run.keep_trajectories=none"});
-  sets.emplace_back("tasks.0.away_seconds=1");  // and Python has this long to start
+  sets.emplace_back("tasks.0.away_seconds=1");
   Binary binary(folder, run_arguments(kExternal + "reverse.toml", sets));
   while (binary.running() && binary.log().find("reward 0.") == std::string::npos) usleep(10000);
   server.reset();
