@@ -31,7 +31,7 @@ std::vector<zmq::message_t> next_message(zmq::socket_t& socket) {
     zmq::message_t frame;
     if (!socket.recv(frame, zmq::recv_flags::dontwait)) break;
     more = frame.more();
-    if (first && more && frame.size() == 0) continue;
+    if (first && more && frame.empty()) continue;
     if (frames.size() < 2) frames.push_back(std::move(frame));  // two are one too many
   }
   return frames;

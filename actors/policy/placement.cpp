@@ -17,8 +17,8 @@ Routing parse_routing(std::string_view name) {
   return static_cast<Routing>(found - names.begin());
 }
 
-Placement::Placement(Routing routing, std::vector<Group> groups) : routing_(routing), choice_(groups.size()) {
-  for (Group& group : groups) {
+Placement::Placement(Routing routing, const std::vector<Group>& groups) : routing_(routing), choice_(groups.size()) {
+  for (const Group& group : groups) {
     fixed_.push_back(group.share);
     groups_.push_back({.options = group});
   }

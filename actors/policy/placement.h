@@ -28,7 +28,7 @@ class Placement {
     std::optional<double> share;  // fixed, of the sessions (Routing::capacity)
     int64_t slots = 1;            // of each replica's engine, at least 1
   };
-  Placement(Routing routing, std::vector<Group> groups);
+  Placement(Routing routing, const std::vector<Group>& groups);
 
   /// The replica serves from now on. `capacity`: tokens per busy second; only Routing::capacity looks at it, and not in
   /// a group of fixed share. Throws std::logic_error if it serves already, std::out_of_range for a group that is none.
