@@ -1,7 +1,7 @@
 // Runs on interactions: token in, token out between the task and the samplers, what the learner and the files see of
 // it, and episodes that go wrong in every way.
-#include "actors/trajectory_file.h"
 #include "tests/actors/interacting_task.h"
+#include "tests/actors/recorded_run.h"
 
 namespace motley::actors {
 namespace {
@@ -14,15 +14,6 @@ Experiment interacting(bool async) {
   experiment.eval.every = 0;
   experiment.eval.prompts = 1;
   return experiment;
-}
-
-struct Recorded {
-  std::vector<algos::Trajectory> trajectories;
-  envs::Tokenizer tokenizer;
-};
-Recorded recorded(const Outcome& outcome, const std::filesystem::path& folder, int64_t update) {
-  const Checkpoint checkpoint = load_checkpoint(outcome.summary.checkpoint);
-  return {read_trajectories(trajectory_path(folder, update), checkpoint.config.vocabulary), checkpoint.tokenizer};
 }
 
 /// The mean over the batch's trajectories of what `of` gives.

@@ -1,7 +1,6 @@
 // Runs on episodes of several questions: token in, token out over the turns, one sampler group an episode, and what the
 // learner and the files see of it.
-#include "actors/trajectory_file.h"
-#include "tests/actors/tiny_run.h"
+#include "tests/actors/recorded_run.h"
 
 namespace motley::actors {
 namespace {
@@ -16,15 +15,6 @@ Experiment three_questions(bool async) {
   experiment.algo.prompts = 4;
   experiment.eval.every = 0;
   return experiment;
-}
-
-struct Recorded {
-  std::vector<algos::Trajectory> trajectories;
-  envs::Tokenizer tokenizer;
-};
-Recorded recorded(const Outcome& outcome, const std::filesystem::path& folder, int64_t update) {
-  const Checkpoint checkpoint = load_checkpoint(outcome.summary.checkpoint);
-  return {read_trajectories(trajectory_path(folder, update), checkpoint.config.vocabulary), checkpoint.tokenizer};
 }
 
 TEST_CASE("every turn reads its question after the reply that was drawn, and earns its share of the reward") {
