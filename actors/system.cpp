@@ -1,10 +1,37 @@
 #include "actors/system.h"
 
-#include <caf/io/middleman.hpp>
+#include <netdb.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <caf/io/all.hpp>
+#include <caf/openssl/all.hpp>
+#include <cerrno>
+#include <cstring>
+#include <stdexcept>
 
 #include "actors/messages.h"
 
 namespace motley::actors {
+namespace {
+
+/// Why nothing can listen there, tried once more by ourselves, since CAF keeps no reason.
+std::string why_not_bound(const Address& address) {
+  addrinfo hint{}, *found = nullptr;
+  hint.ai_socktype = SOCK_STREAM;
+  hint.ai_flags = AI_NUMERICHOST | AI_PASSIVE;
+  const int failure = ::getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(), &hint, &found);
+  if (failure != 0) return ::gai_strerror(failure);
+  const int fd = ::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
+  const bool bound = fd >= 0 && ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
+                     ::bind(fd, found->ai_addr, found->ai_addrlen) == 0 && ::listen(fd, 1) == 0;
+  std::string why = bound ? "it was taken a moment ago, try again" : std::strerror(errno);
+  if (fd >= 0) ::close(fd);
+  ::freeaddrinfo(found);
+  return why;
+}
+
+}  // namespace
 
 SystemConfig::SystemConfig(const SystemOptions& options) {
   add_message_types<caf::id_block::motley>();
@@ -16,6 +43,34 @@ SystemConfig::SystemConfig(const SystemOptions& options) {
   set("middleman.heartbeat-interval", caf::timespan{std::chrono::seconds(2)});
   set("middleman.connection-timeout", caf::timespan{std::chrono::seconds(10)});
   set("middleman.app-identifiers", std::vector<std::string>{"motley-1"});
+  if (options.keys) load_tls(*options.keys);
+}
+
+/// With a certificate set, both sides must show one that the other trusts (caf/openssl/session: SSL_VERIFY_PEER and
+/// FAIL_IF_NO_PEER_CERT); the only one trusted is the key file's own.
+void SystemConfig::load_tls(const Keys& keys) {
+  certificate_ = std::make_unique<MemoryFile>(keys.certificate);
+  private_key_ = std::make_unique<MemoryFile>(keys.certificate_private);
+  openssl_certificate = openssl_cafile = certificate_->name();
+  openssl_key = private_key_->name();
+  load<caf::openssl::manager>();
+}
+
+uint16_t publish_actor(caf::actor_system& system, const caf::actor& actor, uint16_t port, const std::string& address,
+                       bool secured) {
+  if (secured && !system.has_openssl_manager()) throw std::logic_error("publish_actor: this system has no keys");
+  // Reuse: a coordinator that starts again takes its port back at once, though old connections linger.
+  constexpr bool kReuse = true;
+  const auto published = secured ? caf::openssl::publish(actor, port, address.c_str(), kReuse)
+                                 : caf::io::publish(actor, port, address.c_str(), kReuse);
+  if (published) return *published;
+  const Address where{address, port};
+  throw AddressError("nothing can listen on " + address_text(where) + ": " + why_not_bound(where));
+}
+
+caf::actor connector(caf::actor_system& system, bool secured) {
+  return secured ? caf::actor_cast<caf::actor>(system.openssl_manager().actor_handle())
+                 : caf::actor_cast<caf::actor>(system.middleman().actor_handle());
 }
 
 void install_handlers(caf::scheduled_actor* self) {
