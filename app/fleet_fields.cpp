@@ -53,11 +53,15 @@ std::vector<FleetField> run_keys() {
           .between(1, 65536),
       key(
           "learner", "train_seconds", [](P & p, size_t) -> auto& { return p.learner.train_seconds; },
-          "of an update but for waiting: from the batch to the next look for one")
+          "of an update, from the batch to the new weights")
           .between(0, kMany),
       key(
           "learner", "publish_seconds", [](P & p, size_t) -> auto& { return p.learner.publish_seconds; },
           "from there until the samplers have the new weights")
+          .between(0, kMany),
+      key(
+          "learner", "close_seconds", [](P & p, size_t) -> auto& { return p.learner.close_seconds; },
+          "from there, meanwhile, until the learner looks for the next batch: metrics, a checkpoint")
           .between(0, kMany),
   };
 }

@@ -14,6 +14,7 @@ enum class EventKind : uint8_t {
   turn_begins,  // subject: episode
   scored,
   trained,
+  update_closed,
   weights_live,  // subject: version
   scale,
 };

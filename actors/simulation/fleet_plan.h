@@ -27,7 +27,8 @@ struct RunPlan {
 struct LearnerPlan {
   int64_t prompts = 128, group_size = 8;
   double train_seconds = 0.0;    // of an update, from the batch to the new weights
-  double publish_seconds = 0.0;  // until the samplers have them
+  double publish_seconds = 0.0;  // from there until the samplers have them
+  double close_seconds = 0.0;    // from there, meanwhile, until the learner looks for the next batch
 };
 struct EpisodePlan {
   Length turns{1.0, 0.0};

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
-#include <queue>
 #include <vector>
 
 namespace motley::simulation {
@@ -38,7 +37,7 @@ class ReplicaModel {
   void take_ended(double now, std::vector<Reply>& ended);
   /// Gives all replies with what has been drawn of them, and is empty.
   std::vector<Reply> interrupt(double now);
-  /// New weights from the next token on, after standing still for `pause` seconds.
+  /// New weights for every token whose step begins from now on, after standing still for `pause` seconds.
   void swap(double now, uint64_t version, double pause);
   void advance(double now);
 
@@ -62,7 +61,8 @@ class ReplicaModel {
     int64_t tokens = 0;
     double prefill = 0.0;
   };
-  void begin(const Waiting& reply);
+  /// It joins when the step that is under way ends, and not before `earliest` on the clock of steps.
+  void begin(const Waiting& reply, double earliest);
   /// Of sequences in the step that is under way: those that joined since wait for its end.
   int64_t batch() const { return static_cast<int64_t>(running_.size()) - joining_; }
   /// Moves the clock by steps of the present batch.
@@ -75,8 +75,9 @@ class ReplicaModel {
   double clock_ = 0.0, versions_ = 0.0;  // steps, and the integral of the version over them
   double busy_ = 0.0, tokens_ = 0.0;
   uint64_t version_ = 0;
-  int64_t joining_ = 0;  // of those running, from the clock's next whole step on
-  std::priority_queue<Running, std::vector<Running>, std::greater<>> running_;
+  int64_t joining_ = 0;           // of those running, from join_at_ on
+  double join_at_ = 0.0;          // on the clock: where the step that is under way ends
+  std::vector<Running> running_;  // a heap: the one that ends first is at the front
   std::deque<Waiting> waiting_;
 };
 

@@ -92,6 +92,8 @@ class Simulation {
         return deliver(event.subject, false);
       case EventKind::trained:
         return trained();
+      case EventKind::update_closed:
+        return update_closed();
       case EventKind::weights_live:
         return fleet_.swap(now_, event.subject);
       case EventKind::scale:
@@ -242,14 +244,22 @@ class Simulation {
   }
 
   void trained() {
-    training_ = false;
-    free_since_ = now_;
     ++version_;
     if (plan_.learner.publish_seconds > 0) {
       after(plan_.learner.publish_seconds, EventKind::weights_live, static_cast<uint32_t>(version_));
     } else {
       fleet_.swap(now_, version_);
     }
+    if (plan_.learner.close_seconds > 0) {
+      after(plan_.learner.close_seconds, EventKind::update_closed, 0);
+    } else {
+      update_closed();
+    }
+  }
+
+  void update_closed() {
+    training_ = false;
+    free_since_ = now_;
     try_take();
   }
 

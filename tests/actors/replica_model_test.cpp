@@ -89,25 +89,46 @@ TEST_CASE("random arrivals end when those of an engine do that is stepped") {
 TEST_CASE("reading a prompt stops the whole batch; so does a swap, after which tokens have the new version") {
   ReplicaModel model({.step_seconds = 1.0, .prefill_seconds = 0.1, .slots = 4}, 0.0, 5);
   model.submit(0.0, 0, 10, 0.0);
-  model.submit(4.0, 1, 2, 20.0);  // two seconds
-  CHECK(model.next().value() == Approx(8.0));
+  model.submit(4.0, 1, 2, 20.0);  // two seconds; it joins after the step that begins then
+  CHECK(model.next().value() == Approx(9.0));
   std::vector<ReplicaModel::Reply> ended;
-  model.take_ended(8.0, ended);
+  model.take_ended(9.0, ended);
   REQUIRE(ended.size() == 1);
   CHECK(ended[0].session == 1);
   CHECK(ended[0].version_sum == Approx(10.0));
-  model.swap(8.0, 6, 3.0);
+  model.swap(9.0, 6, 3.0);
   CHECK(model.next().value() == Approx(15.0));
   ended.clear();
   model.take_ended(15.0, ended);
   REQUIRE(ended.size() == 1);
   CHECK(ended[0].first_version == 5);
-  CHECK(ended[0].version_sum == Approx(6 * 5 + 4 * 6));
+  CHECK(ended[0].version_sum == Approx(7 * 5 + 3 * 6));
   CHECK(model.busy_seconds() == Approx(15.0));
   CHECK(model.tokens() == Approx(12.0));
   CHECK_FALSE(model.next());
   model.advance(100.0);
   CHECK(model.busy_seconds() == Approx(15.0));
+}
+
+TEST_CASE("what joins after the step that is under way has the weights that come in between") {
+  ReplicaModel model({.step_seconds = 1.0, .slots = 4}, 0.0, 7);
+  model.submit(0.0, 0, 4, 0.0);
+  model.submit(0.5, 1, 2, 0.0);
+  model.swap(0.75, 8, 0.0);
+  std::vector<ReplicaModel::Reply> ended;
+  model.take_ended(4.0, ended);
+  REQUIRE(ended.size() == 2);
+  for (const ReplicaModel::Reply& reply : ended) CHECK(reply.first_version == (reply.session == 0 ? 7 : 8));
+}
+
+TEST_CASE("what comes at the very end of a step joins after the one that begins there") {
+  ReplicaModel model({.step_seconds = 1.0, .slots = 4}, 0.0, 7);
+  model.submit(0.0, 0, 4, 0.0);
+  model.submit(2.0, 1, 1, 0.0);
+  std::vector<ReplicaModel::Reply> ended;
+  model.take_ended(3.5, ended);
+  CHECK(ended.empty());
+  CHECK(model.next().value() == Approx(4.0));
 }
 
 TEST_CASE("what is interrupted gives the tokens that were drawn") {
