@@ -9,6 +9,8 @@
 
 #include "actors/checkpoint.h"
 #include "actors/run.h"
+#include "actors/security/addresses.h"
+#include "actors/security/keys.h"
 #include "app/commands.h"
 #include "app/devices.h"
 #include "app/input_error.h"
@@ -30,7 +32,7 @@ struct CommandLine {
   AuditArguments audit;
   TasksArguments tasks;
   SimulateArguments simulate;
-  std::string list_topic, schema_page;
+  std::string list_topic, schema_page, key_file;
   bool list_json = false, doctor_json = false;
   std::function<int()> command;
 };
@@ -256,6 +258,14 @@ void add_simulate(CLI::App& app, CommandLine& line) {
   command->callback([&line] { line.command = [&line] { return simulate_command(line.simulate); }; });
 }
 
+void add_keygen(CLI::App& app, CommandLine& line) {
+  CLI::App* command = app.add_subcommand(
+      "keygen", "a key file for a fleet over machines: who holds it may join, and nobody else (docs/fleet.md)");
+  command->add_option("file", line.key_file, "that is made, readable for its owner alone; never one that exists")
+      ->required();
+  command->callback([&line] { line.command = [&line] { return keygen_command(line.key_file); }; });
+}
+
 void add_rest(CLI::App& app, CommandLine& line) {
   CLI::App* list = app.add_subcommand("list", "every name that a TOML may use, with one line each");
   list->add_option("what", line.list_topic, join(list_topics(), ", "))->required();
@@ -347,6 +357,7 @@ int run_command_line(int argc, char** argv) {
     add_audit(app, line);
     add_tasks(app, line);
     add_simulate(app, line);
+    add_keygen(app, line);
     add_rest(app, line);
     if (const int code = parse(app, argc, argv); code >= 0) return code;
     const int code = line.command();
@@ -362,6 +373,12 @@ int run_command_line(int argc, char** argv) {
     std::fprintf(stderr, "motley: error: %s\n", error.what());
     return 2;
   } catch (const envs::TaskError& error) {
+    std::fprintf(stderr, "motley: error: %s\n", error.what());
+    return 2;
+  } catch (const actors::KeyError& error) {
+    std::fprintf(stderr, "motley: error: %s\n", error.what());
+    return 2;
+  } catch (const actors::AddressError& error) {
     std::fprintf(stderr, "motley: error: %s\n", error.what());
     return 2;
   } catch (const std::exception& error) {

@@ -91,6 +91,7 @@ int doctor_command(bool json);
 int bench_command(const BenchArguments& arguments);
 int audit_command(const AuditArguments& arguments);
 int tasks_command(const TasksArguments& arguments);
+int keygen_command(const std::string& file);
 int simulate_command(const SimulateArguments& arguments);
 int schema_command(const std::string& page);
 const std::vector<std::string>& list_topics();

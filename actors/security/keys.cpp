@@ -20,7 +20,7 @@ constexpr std::string_view kHeader = "motley fleet key";
 constexpr std::string_view kVersion = "1";
 constexpr size_t kMostBytes = 65536, kCurveCharacters = 40;
 
-[[noreturn]] void refuse(const std::string& file, const std::string& why) { throw KeyError(file + ": error: " + why); }
+[[noreturn]] void refuse(const std::string& file, const std::string& why) { throw KeyError(file + ": " + why); }
 [[noreturn]] void refuse(const std::string& file, int line, const std::string& why) {
   refuse(file + ":" + std::to_string(line), why);
 }

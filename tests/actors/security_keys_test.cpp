@@ -79,12 +79,12 @@ TEST_CASE("a key file is its owner's alone, and never written over") {
 
 TEST_CASE("what is no key file is refused without waiting") {
   const TemporaryFolder folder;
-  CHECK_THAT(refusal(folder / "absent"), Contains("absent: error: ") && Contains("motley keygen"));
+  CHECK_THAT(refusal(folder / "absent"), Contains("absent: the key file cannot be read") && Contains("motley keygen"));
   CHECK_THAT(refusal(folder.path()), Contains("regular file"));
   REQUIRE(::mkfifo((folder / "pipe").c_str(), 0600) == 0);
   CHECK_THAT(refusal(folder / "pipe"), Contains("regular file"));
-  CHECK_THAT(refusal_of(folder, ""), Contains("changed.key:1: error: this is no key file"));
-  CHECK_THAT(refusal_of(folder, "[run]\n"), Contains(":1: error: this is no key file"));
+  CHECK_THAT(refusal_of(folder, ""), Contains("changed.key:1: this is no key file"));
+  CHECK_THAT(refusal_of(folder, "[run]\n"), Contains(":1: this is no key file"));
   CHECK_THAT(refusal_of(folder, std::string(70000, 'a')), Contains("too long"));
 }
 
@@ -105,21 +105,20 @@ TEST_CASE("a damaged key file is refused with the line, and no secret is in the 
       CHECK_THAT(text, !Contains(keys.certificate_private.substr(line, 40)));
     }
   };
-  check(replaced(key.text, "key 1", "key 2"), ":1: error: a key file of version '2'");
-  check(replaced(key.text, "curve-public .*\n", ""), ":2: error: expected 'curve-public ...'");
-  check(replaced(key.text, "curve-secret .", "curve-secret "), ":3: error: a CURVE key has 40 characters");
-  check(replaced(key.text, "curve-secret .", "curve-secret \\"), ":3: error: a CURVE key has 40 characters");
-  check(replaced(key.text, "curve-secret .{40}", "curve-secret " + others.curve_secret),
-        ":3: error: the secret CURVE key");
-  check(replaced(key.text, "BEGIN CERT", "BEGIN  CERT"), ":4: error: expected '-----BEGIN CERTIFICATE-----'");
-  check(replaced(key.text, "CERTIFICATE-----\nM", "CERTIFICATE-----\nN"), ":4: error: this is no certificate");
-  check(replaced(key.text, "PRIVATE KEY-----\nM", "PRIVATE KEY-----\nN"), ":4: error: its private key cannot be read");
+  check(replaced(key.text, "key 1", "key 2"), ":1: a key file of version '2'");
+  check(replaced(key.text, "curve-public .*\n", ""), ":2: expected 'curve-public ...'");
+  check(replaced(key.text, "curve-secret .", "curve-secret "), ":3: a CURVE key has 40 characters");
+  check(replaced(key.text, "curve-secret .", "curve-secret \\"), ":3: a CURVE key has 40 characters");
+  check(replaced(key.text, "curve-secret .{40}", "curve-secret " + others.curve_secret), ":3: the secret CURVE key");
+  check(replaced(key.text, "BEGIN CERT", "BEGIN  CERT"), ":4: expected '-----BEGIN CERTIFICATE-----'");
+  check(replaced(key.text, "CERTIFICATE-----\nM", "CERTIFICATE-----\nN"), ":4: this is no certificate");
+  check(replaced(key.text, "PRIVATE KEY-----\nM", "PRIVATE KEY-----\nN"), ":4: its private key cannot be read");
   check(key.text.substr(0, key.text.find("-----BEGIN CERT")) + keys.certificate + others.certificate_private,
-        ":4: error: the private key is another certificate's");
+        ":4: the private key is another certificate's");
   check(key.text + "\n", "nothing may follow the private key");
   // Cut anywhere: refused, whatever is left.
   for (size_t size = 0; size < key.text.size() - 1; size += 31) {
-    CHECK_THAT(refusal_of(folder, key.text.substr(0, size)), Contains(": error: "));
+    CHECK_THAT(refusal_of(folder, key.text.substr(0, size)), Contains("changed.key:"));
   }
 }
 
