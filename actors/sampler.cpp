@@ -5,7 +5,6 @@
 
 #include "actors/policy/losses.h"
 #include "actors/system.h"
-#include "actors/weight_plane.h"
 #include "kernels/philox.h"
 
 namespace motley::actors {
@@ -48,7 +47,7 @@ caf::behavior Sampler::start(FleetPtr fleet, uint64_t replica, size_t group, con
 }
 
 void Sampler::swap(const SwapWeights& message, const WeightsPtr& weights) {
-  if (weights->version() != message.version || weights_digest(*weights) != message.digest)
+  if (weights->version() != message.version || weights->digest() != message.digest)
     throw std::runtime_error("the weights of version " + std::to_string(message.version) +
                              " are not what the weight plane announced");
   const bool first = !engine_;

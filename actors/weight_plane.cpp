@@ -7,15 +7,6 @@
 
 namespace motley::actors {
 
-uint64_t weights_digest(const SamplerWeights& weights) {
-  uint64_t digest = 0;
-  for (const auto& [name, fingerprint] : weights.fingerprints()) {
-    for (const char c : name) digest = kernels::mix(digest, static_cast<uint8_t>(c));
-    digest = kernels::mix(digest, fingerprint);
-  }
-  return digest;
-}
-
 caf::behavior WeightPlane::start(FleetPtr fleet) {
   fleet_ = std::move(fleet);
   for (const SamplerGroupOptions& group : fleet_->experiment.samplers) {
@@ -87,7 +78,7 @@ void WeightPlane::send_weights(Replica& replica) {
   if (replica.live == version) return;
   replica.live.reset();
   const WeightsPtr next = weights(replica.group, version);
-  self_->send<caf::message_priority::high>(replica.handle, SwapWeights{version, weights_digest(*next)}, next);
+  self_->send<caf::message_priority::high>(replica.handle, SwapWeights{version, next->digest()}, next);
 }
 
 void WeightPlane::confirm() {

@@ -6,9 +6,6 @@
 
 namespace motley::actors {
 
-/// One number over all per-tensor fingerprints.
-uint64_t weights_digest(const SamplerWeights& weights);
-
 class WeightPlane {
  public:
   explicit WeightPlane(caf::event_based_actor* self) : self_(self) {}

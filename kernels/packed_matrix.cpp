@@ -59,6 +59,21 @@ void interleave_bytes(const uint8_t* in, int64_t row_bytes, int64_t rows, int64_
   }
 }
 
+/// The reverse: rows of `row_bytes` each, from a panel of words.
+template <class T>
+void separate_bytes(const uint8_t* in, int64_t row_bytes, int64_t rows, uint8_t* out) {
+  constexpr auto kWord = static_cast<int64_t>(sizeof(T));
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t at = 0; at < row_bytes; at += kWord)
+      std::memcpy(out + r * row_bytes + at, in + (at / kWord * kPanelRows + r) * kWord,
+                  static_cast<size_t>(std::min(kWord, row_bytes - at)));
+}
+
+/// Of the block scales that are part of a value.
+Scaling block_scaling(const Quantization& how) {
+  return how.scaling == Scaling::mx32 || how.scaling == Scaling::nv16 ? how.scaling : Scaling::none;
+}
+
 template <class Body>
 void for_panels(const PackedMatrix& packed, Body&& body) {
   parallel_for((packed.rows + kPanelRows - 1) / kPanelRows, 1, [&](int64_t begin, int64_t end) {
@@ -74,12 +89,6 @@ void pack_elements(const ConstMatrix& b, PackedMatrix& packed) {
     const uint16_t* in = static_cast<const uint16_t*>(b.data) + p * kPanelRows * b.row_stride;
     interleave(in, b.row_stride, b.col_stride, rows, b.cols, reinterpret_cast<uint16_t*>(out));
   });
-}
-
-void check_sizes(const QuantizedMatrix& b, int64_t row_bytes, int64_t blocks) {
-  const bool sound = b.rows >= 0 && b.cols >= 0 && b.codes.size() == static_cast<size_t>(b.rows * row_bytes) &&
-                     b.block_codes.size() == static_cast<size_t>(b.rows * blocks);
-  if (!sound) throw std::invalid_argument("pack: the codes of a quantized matrix do not fill its rows");
 }
 
 /// Codes beyond the quick decoding of e4m3: NaN, and block scales that overflow when multiplied by 256.
@@ -107,14 +116,12 @@ PackedMatrix pack(const ConstMatrix& b) {
 }
 
 PackedMatrix pack(const QuantizedMatrix& b) {
-  check_quantization(b.how);
+  check_sizes(b);
   const Format format = b.how.format;
-  const bool blocks_inside = b.how.scaling == Scaling::mx32 || b.how.scaling == Scaling::nv16;
-  const Scaling scaling = blocks_inside ? b.how.scaling : Scaling::none;
+  const Scaling scaling = block_scaling(b.how);
   const int64_t length = block_length(scaling);
   const int64_t blocks = length == 0 ? 0 : (b.cols + length - 1) / length;
   const int64_t row_bytes = code_bytes(format, b.cols);
-  check_sizes(b, row_bytes, blocks);
   PackedMatrix packed = empty_matrix(b.rows, b.cols, format, scaling);
   packed.rare = has_rare_codes(b);
   const int64_t size = panel_bytes(format, b.cols), block_size = panel_block_bytes(scaling, b.cols);
@@ -132,6 +139,37 @@ PackedMatrix pack(const QuantizedMatrix& b) {
                  packed.block_codes.data() + p * block_size);
   });
   return packed;
+}
+
+QuantizedMatrix unpack(const PackedMatrix& packed, const Quantization& how) {
+  check_quantization(how);
+  if (how.format != packed.format || block_scaling(how) != packed.scaling)
+    throw std::invalid_argument("unpack: the matrix was packed from another quantization");
+  QuantizedMatrix m;
+  m.how = how;
+  m.rows = packed.rows;
+  m.cols = packed.cols;
+  const QuantizedSizes sizes = quantized_sizes(how, m.rows, m.cols);
+  m.codes.resize(sizes.codes);
+  m.block_codes.resize(sizes.block_codes);
+  const int64_t row_bytes = code_bytes(how.format, m.cols), length = block_length(packed.scaling);
+  const int64_t blocks = length == 0 ? 0 : (m.cols + length - 1) / length;
+  const int64_t size = panel_bytes(how.format, m.cols), block_size = panel_block_bytes(packed.scaling, m.cols);
+  for_panels(packed, [&](int64_t p, int64_t rows) {
+    const uint8_t* in = packed.codes.data() + p * size;
+    uint8_t* out = m.codes.data() + p * kPanelRows * row_bytes;
+    if (how.format == Format::e2m1 || how.format == Format::fp32)
+      separate_bytes<uint32_t>(in, row_bytes, rows, out);
+    else if (how.format == Format::bf16 || how.format == Format::fp16)
+      separate_bytes<uint16_t>(in, row_bytes, rows, out);
+    else
+      for (int64_t r = 0; r < rows; ++r)
+        for (int64_t k = 0; k < m.cols; ++k) out[r * row_bytes + k] = in[byte_place(k, r)];
+    if (blocks != 0)
+      separate_bytes<uint8_t>(packed.block_codes.data() + p * block_size, blocks, rows,
+                              m.block_codes.data() + p * kPanelRows * blocks);
+  });
+  return m;
 }
 
 }  // namespace motley::kernels

@@ -58,5 +58,8 @@ struct PackedMatrix {
 PackedMatrix pack(const ConstMatrix& b);
 /// The values of decode_codes: fp32 scales stay outside. Throws std::invalid_argument when the sizes disagree.
 PackedMatrix pack(const QuantizedMatrix& b);
+/// What was packed, without its fp32 scales: every code of it. Throws std::invalid_argument for a matrix that was not
+/// packed from that quantization.
+QuantizedMatrix unpack(const PackedMatrix& packed, const Quantization& how);
 
 }  // namespace motley::kernels

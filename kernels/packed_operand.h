@@ -13,6 +13,8 @@ class PackedOperand {
   PackedOperand() = default;
   /// Throws what allocate_on does.
   PackedOperand(PackedMatrix packed, const Device& device);
+  /// unpack of it, from its device.
+  QuantizedMatrix unpack(const Quantization& how) const;
   /// Makes it the second operand of a product on its device.
   void put_into(MatmulArgs& args) const;
   const Device& device() const { return device_; }

@@ -68,13 +68,16 @@ void strip_scales(float* scales, const float* x, int64_t rows, int64_t cols, For
   }
 }
 
+int64_t block_code_count(Scaling scaling, int64_t cols) {
+  if (scaling == Scaling::mx32) return blocks_of(cols, kMxBlock);
+  return scaling == Scaling::nv16 ? blocks_of(cols, kNvBlock) : 0;
+}
+
 /// Rows [first, first + rows) of m; with 128x128 blocks a strip of up to 128 that starts at a multiple of 128.
 void quantize_rows(QuantizedMatrix& m, const float* values, int64_t first, int64_t rows) {
   const int64_t cols = m.cols, blocks = blocks_of(cols, kFp8Block), bytes = code_bytes(m.how.format, cols);
   const Scaling scaling = m.how.scaling;
-  const int64_t block_codes = scaling == Scaling::mx32   ? blocks_of(cols, kMxBlock)
-                              : scaling == Scaling::nv16 ? blocks_of(cols, kNvBlock)
-                                                         : 0;
+  const int64_t block_codes = block_code_count(scaling, cols);
   const int64_t row_scales = scaling == Scaling::channel ? 1 : scaling == Scaling::block1x128 ? blocks : 0;
   float* scales = m.scales.data();
   if (scaling == Scaling::block128x128) {
@@ -141,6 +144,25 @@ int64_t code_bytes(Format format, int64_t cols) {
   return cols * (format == Format::fp32 ? 4 : format == Format::bf16 || format == Format::fp16 ? 2 : 1);
 }
 
+QuantizedSizes quantized_sizes(const Quantization& how, int64_t rows, int64_t cols) {
+  return {static_cast<size_t>(rows * code_bytes(how.format, cols)),
+          static_cast<size_t>(rows * block_code_count(how.scaling, cols)), scale_count(how.scaling, rows, cols)};
+}
+
+void check_sizes(const QuantizedMatrix& m) {
+  check_quantization(m.how);
+  if (m.rows < 0 || m.cols < 0) throw std::invalid_argument("quantized matrix: a negative size");
+  const QuantizedSizes have{m.codes.size(), m.block_codes.size(), m.scales.size()};
+  const QuantizedSizes want = quantized_sizes(m.how, m.rows, m.cols);
+  if (have == want) return;
+  const auto text = [](const QuantizedSizes& sizes) {
+    return std::to_string(sizes.codes) + " bytes of codes, " + std::to_string(sizes.block_codes) +
+           " block scales and " + std::to_string(sizes.scales) + " scales";
+  };
+  throw std::invalid_argument("quantized matrix [" + std::to_string(m.rows) + ", " + std::to_string(m.cols) +
+                              "]: got " + text(have) + "; it has " + text(want));
+}
+
 void check_quantization(const Quantization& how) {
   if (how.format == Format::fp64 || how.format == Format::ue8m0) {
     throw std::invalid_argument("quantize: no elements of format " + std::string(format_name(how.format)));
@@ -176,10 +198,10 @@ QuantizedMatrix quantize(std::span<const float> values, int64_t rows, int64_t co
   m.cols = cols;
   check_size(values.size(), m);
   check_quantization(how);
-  m.codes.resize(static_cast<size_t>(rows * code_bytes(how.format, cols)));
-  m.scales.resize(scale_count(how.scaling, rows, cols));
-  if (how.scaling == Scaling::mx32) m.block_codes.resize(static_cast<size_t>(rows * blocks_of(cols, kMxBlock)));
-  if (how.scaling == Scaling::nv16) m.block_codes.resize(static_cast<size_t>(rows * blocks_of(cols, kNvBlock)));
+  const QuantizedSizes sizes = quantized_sizes(how, rows, cols);
+  m.codes.resize(sizes.codes);
+  m.block_codes.resize(sizes.block_codes);
+  m.scales.resize(sizes.scales);
   if (how.scaling == Scaling::tensor || how.scaling == Scaling::nv16) {
     const float amax = shared_amax > 0.0f ? std::min(shared_amax, kFloatMax) : largest_magnitude(values);
     m.scales[0] = how.scaling == Scaling::nv16 ? nv_tensor_scale(amax) : fp32_scale(amax, how.format);

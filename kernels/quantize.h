@@ -23,6 +23,14 @@ struct QuantizedMatrix {
 
 /// Bytes of a row of codes; no ue8m0.
 int64_t code_bytes(Format format, int64_t cols);
+/// Elements of the three arrays of a quantized matrix.
+struct QuantizedSizes {
+  size_t codes = 0, block_codes = 0, scales = 0;
+  bool operator==(const QuantizedSizes&) const = default;
+};
+QuantizedSizes quantized_sizes(const Quantization& how, int64_t rows, int64_t cols);
+/// Throws std::invalid_argument unless the arrays have these sizes and the format and the scaling belong together.
+void check_sizes(const QuantizedMatrix& m);
 
 /// `shared_amax` > 0: the largest magnitude of all matrices that share one tensor scale (fused q/k/v, gate/up).
 /// An all-zero block gives zeros. NaN stays NaN: its element alone where the element format has NaN and scales are

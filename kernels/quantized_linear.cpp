@@ -51,11 +51,16 @@ void check_accumulation(const NumericProfile& profile) {
 
 QuantizedLinear::QuantizedLinear(std::span<const float> weights, int64_t outputs, int64_t inputs,
                                  const NumericProfile& profile, float shared_amax, const Device& device)
-    : profile_(profile), body_(product_body(profile, device)), outputs_(outputs), inputs_(inputs) {
+    : QuantizedLinear(quantize(weights, outputs, inputs, profile.weight, shared_amax), profile, device) {}
+
+QuantizedLinear::QuantizedLinear(QuantizedMatrix weight, const NumericProfile& profile, const Device& device)
+    : profile_(profile), body_(product_body(profile, device)), outputs_(weight.rows), inputs_(weight.cols) {
   if (profile.output == DType::f64) throw std::invalid_argument("QuantizedLinear: no fp64 output");
   check_activation(profile.activation);
   check_accumulation(profile);
-  QuantizedMatrix weight = quantize(weights, outputs, inputs, profile.weight, shared_amax);
+  if (weight.how != profile.weight)
+    throw std::invalid_argument("QuantizedLinear: the weight is in another format than the profile's");
+  check_sizes(weight);
   fingerprint_ = fingerprint_of(weight);
   packed_ = {pack(weight), device};
   vendor_ = {weight, profile, device};
@@ -78,14 +83,40 @@ QuantizedLinear::QuantizedLinear(std::span<const float> weights, int64_t outputs
       break;
   }
   if (sums_by_blocks(profile) && block_scales.empty()) {
-    block_rows_ = std::max<int64_t>(1, outputs);
-    block_scales.assign(static_cast<size_t>((inputs + 127) / 128), 1.0f);
+    block_rows_ = std::max<int64_t>(1, outputs_);
+    block_scales.assign(static_cast<size_t>((inputs_ + 127) / 128), 1.0f);
   }
   if (!block_scales.empty()) block_scales_ = {device, block_scales};
 }
 
 QuantizedLinear::Scales::Scales(const Device& device, const std::vector<float>& values)
     : data(copied_to(device, values.data(), values.size())), count(static_cast<int64_t>(values.size())) {}
+
+std::vector<float> QuantizedLinear::Scales::on_host(const Device& device) const {
+  std::vector<float> values(static_cast<size_t>(count));
+  copy_bytes(values.data(), {}, data.get(), device, values.size() * sizeof(float));
+  return values;
+}
+
+QuantizedMatrix QuantizedLinear::weight() const {
+  QuantizedMatrix weight = packed_.unpack(profile_.weight);
+  switch (profile_.weight.scaling) {
+    case Scaling::tensor:
+    case Scaling::nv16:
+      weight.scales = {alpha_};
+      break;
+    case Scaling::channel:
+      weight.scales = row_scales_.on_host(packed_.device());
+      break;
+    case Scaling::block1x128:
+    case Scaling::block128x128:
+      weight.scales = block_scales_.on_host(packed_.device());
+      break;
+    default:
+      break;
+  }
+  return weight;
+}
 
 void QuantizedLinear::forward(const QuantizedRows& x, void* y, const LinearEpilogue& epilogue) const {
   const ConstMatrix& values = x.values();

@@ -28,6 +28,11 @@ class QuantizedLinear {
   /// scales across tokens, an accumulation that its formats do not have).
   QuantizedLinear(std::span<const float> weights, int64_t outputs, int64_t inputs, const NumericProfile& profile,
                   float shared_amax = 0.0f, const Device& device = {});
+  /// The same of a weight that was quantized before, as `weight` gives it. Throws std::invalid_argument also where its
+  /// sizes do not add up or it is not in the profile's weight format.
+  QuantizedLinear(QuantizedMatrix weight, const NumericProfile& profile, const Device& device = {});
+  /// Codes and scales as `quantize` made them, from whatever layout they have here.
+  QuantizedMatrix weight() const;
   /// y[rows, outputs] = x W^T, of the profile's output type, for rows assigned with this profile (or one that agrees in
   /// activations, block scales and the product's body) on this device; others are refused. A row's result depends on
   /// that row alone; it has the CPU's bits but on matrix units.
@@ -49,6 +54,7 @@ class QuantizedLinear {
   struct Scales {
     Scales() = default;
     Scales(const Device& device, const std::vector<float>& values);
+    std::vector<float> on_host(const Device& device) const;
     std::shared_ptr<const float> data;
     int64_t count = 0;
   };

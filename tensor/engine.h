@@ -12,6 +12,7 @@
 #include "kernels/sampling.h"
 #include "tensor/token_record.h"
 #include "tensor/transformer.h"
+#include "tensor/weight_parts.h"
 
 namespace motley {
 
@@ -23,6 +24,14 @@ class SamplerWeights {
   /// `device`; throws std::invalid_argument for a profile that has no kernels there.
   SamplerWeights(const TransformerConfig& config, const Parameters& masters, const kernels::NumericProfile& profile,
                  uint64_t version, const Device& device = {});
+  /// The same from an image of such weights (tensor/weight_parts.h) that another process made, on whatever device.
+  /// Throws std::invalid_argument, beginning with "weights:", unless `image` has the bytes that these weights consist
+  /// of. Any codes and scales are taken: whether they are the sender's is seen by comparing fingerprints().
+  SamplerWeights(const TransformerConfig& config, const kernels::NumericProfile& profile, uint64_t version,
+                 const Device& device, std::span<const std::byte> image);
+  /// The image: weight_parts(config(), profile()), one behind the other. Nothing is kept for it: codes are taken from
+  /// the layout that this device computes with, so that it costs `image`'s memory and one matrix in passing.
+  void write_image(std::span<std::byte> image) const;
   const Device& device() const { return packed_head_.device(); }
   uint64_t version() const { return version_; }
   const kernels::NumericProfile& profile() const { return profile_; }
@@ -32,10 +41,16 @@ class SamplerWeights {
   const Tensor& head_weight() const;
   /// The same, laid out for the product of a decode step.
   const kernels::PackedOperand& packed_head() const { return packed_head_; }
-  /// Per tensor, of what the engine holds.
+  /// Per tensor, of what the engine holds; the same on every device.
   const std::map<std::string, uint64_t>& fingerprints() const { return fingerprints_; }
+  /// One number over all of them.
+  uint64_t digest() const { return weights_digest(fingerprints_); }
 
  private:
+  SamplerWeights(const TransformerConfig& config, const kernels::NumericProfile& profile, uint64_t version);
+  void add_projection(const std::string& name, kernels::QuantizedLinear linear);
+  void add_parameter(const std::string& name, const Tensor& on_host, const Device& device);
+
   TransformerConfig config_;
   kernels::NumericProfile profile_;
   uint64_t version_;

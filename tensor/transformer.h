@@ -28,6 +28,8 @@ struct TransformerConfig {
 
 /// The matrices of a layer that a sampler quantizes.
 enum class Projection : uint8_t { q, k, v, o, gate, up, down };
+inline constexpr Projection kProjections[] = {Projection::q,    Projection::k,  Projection::v,   Projection::o,
+                                              Projection::gate, Projection::up, Projection::down};
 
 /// Parameters by Hugging Face name (model.layers.0.self_attn.q_proj.weight, ...), in file order; masters are f32 (or
 /// f64).

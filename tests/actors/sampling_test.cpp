@@ -64,7 +64,7 @@ TEST_CASE("a sampler refuses weights that are not what was announced") {
     stage.self->monitor(replica);
     stage.expect<Subscribe>();
     const WeightsPtr weights = stage.weights(3);
-    const uint64_t digest = weights_digest(*weights);
+    const uint64_t digest = weights->digest();
     stage.self->send(replica, SwapWeights{wrong_version ? 4u : 3u, wrong_version ? digest : digest + 1}, weights);
     const auto [death] = stage.expect<caf::down_msg>();
     CHECK(cause_text(stage.system, death.reason).find("not what the weight plane announced") != std::string::npos);
@@ -87,7 +87,7 @@ TEST_CASE("weights change in the middle of an answer: every token carries its ve
       stage.self->send(replica, Decode{1}, request(stage, 5, 40));
       while (seen < 20) std::this_thread::yield();
     }
-    stage.self->send<caf::message_priority::high>(replica, SwapWeights{version, weights_digest(*weights)}, weights);
+    stage.self->send<caf::message_priority::high>(replica, SwapWeights{version, weights->digest()}, weights);
     if (version == 0) {
       CHECK(std::get<0>(stage.expect<WeightsLive>()).version == 0);
       stage.expect<ReplicaReady>();
@@ -118,7 +118,7 @@ TEST_CASE("a sampler measures its capacity with full slots, and fails a session 
   const caf::actor replica = stage.self->spawn<caf::detached>(sampler, stage.fleet, 3, 0, stage.me(), stage.me());
   stage.expect<Subscribe>();
   const WeightsPtr weights = stage.weights(0);
-  stage.self->send(replica, SwapWeights{0, weights_digest(*weights)}, weights);
+  stage.self->send(replica, SwapWeights{0, weights->digest()}, weights);
   CHECK(std::get<0>(stage.expect<ReplicaReady>()).replica == 3);
   stage.self->send(replica, Calibrate{});
   const auto [measured] = stage.expect<Calibrated>();
@@ -140,7 +140,7 @@ TEST_CASE("the digest that is announced covers every tensor") {
     const Stage stage(experiment);
     for (const char* profile : {"trainer", "h100-fp8", "b200-nvfp4"}) {
       const auto digest = [&](const Parameters& masters) {
-        return weights_digest(SamplerWeights(stage.fleet->model, masters, stage.fleet->profile(profile), 1));
+        return SamplerWeights(stage.fleet->model, masters, stage.fleet->profile(profile), 1).digest();
       };
       const uint64_t whole = digest(stage.point->parameters);
       for (const std::string& name : stage.point->parameters.names()) {
@@ -168,7 +168,7 @@ TEST_CASE("swapping in a loop while sampling: every token has one version and a 
     const Parameters& masters = version % 2 == 0 ? stage.point->parameters : other;
     const WeightsPtr weights =
         std::make_shared<SamplerWeights>(stage.fleet->model, masters, stage.fleet->profile("trainer"), version);
-    stage.self->send<caf::message_priority::high>(replica, SwapWeights{version, weights_digest(*weights)}, weights);
+    stage.self->send<caf::message_priority::high>(replica, SwapWeights{version, weights->digest()}, weights);
   };
   swap(0);
   stage.expect<WeightsLive>();
@@ -279,7 +279,7 @@ TEST_CASE("a weight plane that is behind quantizes the newest version only") {
   const SwapWeights newest = early ? std::get<0>(stage.expect<SwapWeights, WeightsPtr>()) : swap;
   CHECK(newest.version == 3);
   CHECK(weights->version() == swap.version);
-  CHECK(weights_digest(*weights) == swap.digest);
+  CHECK(weights->digest() == swap.digest);
   stage.end(plane);
   stage.end(gate);
 }

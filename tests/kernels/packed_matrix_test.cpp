@@ -101,6 +101,23 @@ TEST_CASE("packed_matrix: the element types of tensors, however they lie", "[pac
   CHECK_THROWS_AS(pack(row_major(static_cast<const void*>(&number), DType::f64, 1, 1)), std::logic_error);
 }
 
+TEST_CASE("packed_matrix: unpacking gives back every code, chosen by an encoder or not", "[packed_matrix]") {
+  for (const Quantization& how : kPackedForms) {
+    for (const auto& [rows, cols] : {std::pair<int64_t, int64_t>{1, 1}, {16, 32}, {37, 7}, {33, 70}, {0, 9}, {9, 0}}) {
+      INFO(format_name(how.format) << " scaling " << static_cast<int>(how.scaling) << ' ' << rows << 'x' << cols);
+      const QuantizedMatrix m = random_matrix(how, rows, cols, 11, true);
+      const QuantizedMatrix back = unpack(pack(m), how);
+      CHECK((back.rows == rows && back.cols == cols && back.how == how));
+      CHECK(back.codes == m.codes);
+      CHECK(back.block_codes == m.block_codes);
+    }
+  }
+  const PackedMatrix bf16 = pack(random_matrix({Format::bf16, Scaling::none}, 3, 5, 12, false));
+  CHECK_THROWS_AS(unpack(bf16, {Format::fp16, Scaling::none}), std::invalid_argument);
+  const PackedMatrix nv = pack(random_matrix({Format::e2m1, Scaling::nv16}, 3, 5, 12, false));
+  CHECK_THROWS_AS(unpack(nv, {Format::e2m1, Scaling::mx32}), std::invalid_argument);
+}
+
 TEST_CASE("packed_matrix: only rare codes ask for the exact decoding", "[packed_matrix]") {
   for (const Quantization& how : kPackedForms) CHECK_FALSE(pack(random_matrix(how, 20, 50, 4, false)).rare);
   QuantizedMatrix m = random_matrix({Format::e4m3, Scaling::mx32}, 20, 50, 5, false);

@@ -335,6 +335,46 @@ TEST_CASE("quantized_linear: fingerprints see values, scales and the encoder", "
   CHECK(QuantizedLinear(weights, 8, 32, nvfp4).fingerprint() != base);
 }
 
+TEST_CASE("quantized_linear: made again from its codes and scales it is the same", "[quantized_linear]") {
+  const int64_t outputs = 37, inputs = 140;
+  const std::vector<float> w = normals(outputs * inputs, 21);
+  for (const NumericProfile& profile : all_profiles()) {
+    if (profile.output == DType::f64) continue;
+    INFO(describe(profile));
+    const QuantizedMatrix want = quantize(w, outputs, inputs, profile.weight);
+    const QuantizedLinear made(w, outputs, inputs, profile);
+    const QuantizedMatrix got = made.weight();
+    CHECK(got.codes == want.codes);
+    CHECK(got.block_codes == want.block_codes);
+    CHECK(got.scales == want.scales);
+    CHECK(QuantizedLinear(got, profile).fingerprint() == made.fingerprint());
+    const std::vector<uint8_t> x = store(normals(3 * inputs, 22), profile.output);
+    CHECK(forward(QuantizedLinear(got, profile), x, 3, profile.output) == forward(made, x, 3, profile.output));
+  }
+}
+
+TEST_CASE("quantized_linear: codes and scales that do not add up are refused", "[quantized_linear]") {
+  for (const NumericProfile& profile : all_profiles()) {
+    if (profile.output == DType::f64) continue;
+    const QuantizedMatrix good = quantize(normals(140 * 9, 23), 9, 140, profile.weight);
+    const auto refused = [&](const auto& damage) {
+      QuantizedMatrix bad = good;
+      damage(bad);
+      CHECK_THROWS_AS(QuantizedLinear(bad, profile), std::invalid_argument);
+    };
+    refused([](QuantizedMatrix& m) { m.codes.pop_back(); });
+    refused([](QuantizedMatrix& m) { m.codes.push_back(0); });
+    refused([](QuantizedMatrix& m) { m.block_codes.push_back(0); });
+    refused([](QuantizedMatrix& m) { m.scales.push_back(1); });
+    refused([](QuantizedMatrix& m) { m.rows = 10; });
+    refused([](QuantizedMatrix& m) { m.cols = -140; });
+    refused([](QuantizedMatrix& m) {
+      m.how.format = m.how.format == Format::bf16 ? Format::fp16 : Format::bf16;
+      m.how.scaling = Scaling::none;
+    });
+  }
+}
+
 TEST_CASE("quantized_linear: profiles that cannot be are refused", "[quantized_linear]") {
   const std::vector<float> w(16, 1.0f);
   const Quantization bf16{Format::bf16, Scaling::none};
