@@ -4,7 +4,9 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cstring>
+#include <fstream>
 
 namespace motley::fleet {
 
@@ -47,8 +49,12 @@ bool Program::running() {
 }
 
 std::string Program::log_end() const {
-  const std::string text = log();
-  return "\n" + text.substr(text.size() > 4000 ? text.size() - 4000 : 0);
+  std::ifstream in(folder_ / (name_ + ".err"), std::ios::binary | std::ios::ate);
+  const auto size = static_cast<int64_t>(in.tellg());
+  std::string text(static_cast<size_t>(std::clamp<int64_t>(size, 0, 4000)), '\0');
+  in.seekg(size - static_cast<int64_t>(text.size()));
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  return text;
 }
 
 int Program::wait(Seconds limit) {

@@ -30,13 +30,13 @@ class Program {
   int wait(Seconds limit);
   std::string out() const { return folder_.read(name_ + ".out"); }
   std::string log() const { return folder_.read(name_ + ".err"); }
+  std::string log_end() const;  // the last 4,000 bytes
   /// Waits until the log holds `text` at least `times` times. Throws as wait() does, also where the program ends first.
   void wait_for_log(const std::string& text, Seconds limit, int times = 1);
   /// To its standard input.
   void write_line(const std::string& line) const;
 
  private:
-  std::string log_end() const;
   const TemporaryFolder& folder_;
   const std::string name_;
   Descriptor input_;
