@@ -87,6 +87,13 @@ struct TrainerOptions {
   int64_t threads = 0;                  // its share of run.threads while samplers want to compute too; 0: half of them
   bool checkpoint_activations = false;  // layers are run again in the backward pass instead of being kept
 };
+/// How the autoscaler has replicas of a group started and stopped (actors/provision/).
+struct ProvisionOptions {
+  std::string provisioner = "inproc";          // "inproc", "process", "command"
+  std::vector<std::string> start, stop, list;  // of "command": words with {places} to fill in
+  double call_seconds = 60.0;                  // that each of these may take
+  double join_seconds = 600.0;                 // from the start until it serves; then it is stopped
+};
 struct SamplerGroupOptions {
   std::string name;
   algos::CorrectionParameters parameters;  // of the correction, where this group's differ
