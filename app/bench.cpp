@@ -99,7 +99,10 @@ std::string ceilings_text(const Ceilings& ceilings) {
   return out;
 }
 
-std::string run_text(const BenchRow& row) {
+/// Rows that are no timing of a case, but a list of numbers.
+bool is_list(const BenchRow& row) { return row.group == "run" || row.group == "sizes"; }
+
+std::string list_text(const BenchRow& row) {
   std::string out = row.name + "\n";
   for (const auto& [key, value] : row.more.items()) {
     out += value.is_number_float() ? fmt::format("  {:<24} {:.4g}\n", key, value.get<double>())
@@ -129,6 +132,7 @@ const std::vector<Benchmark>& benchmarks() {
        {"--shape", "--profile", "--threads", "--repetitions", "--quick", "--rows-only"},
        check_trainer,
        bench_trainer},
+      {"weights", {"--shape", "--profile", "--repetitions", "--quick", "--rows-only"}, check_weights, bench_weights},
       {"run", {"--set"}, check_run, bench_run}};
   return table;
 }
@@ -170,11 +174,11 @@ void refuse_unused(const BenchArguments& arguments, const Benchmark& benchmark) 
 std::string bench_table(const std::vector<BenchRow>& rows, const Ceilings& ceilings) {
   std::string out = ceilings_text(ceilings);
   size_t width = 4;
-  for (const BenchRow& row : rows) width = std::max(width, row.group == "run" ? 0 : row.name.size());
+  for (const BenchRow& row : rows) width = std::max(width, is_list(row) ? 0 : row.name.size());
   std::string group;
   for (const BenchRow& row : rows) {
-    if (row.group == "run") {
-      out += run_text(row);
+    if (is_list(row)) {
+      out += list_text(row);
       continue;
     }
     if (row.group != group) {

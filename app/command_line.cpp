@@ -171,18 +171,20 @@ void add_mismatch(CLI::App& app, CommandLine& line) {
 }
 
 void add_bench(CLI::App& app, CommandLine& line) {
-  CLI::App* command = app.add_subcommand("bench", "times kernels, sampler, trainer or a run on this machine");
+  CLI::App* command =
+      app.add_subcommand("bench", "times kernels, sampler, trainer, weights on their way or a run on this machine");
   BenchArguments& a = line.bench;
   const auto list = [&](const char* name, auto& values, const char* text) {
     return command->add_option(name, values, text)->delimiter(',')->allow_extra_args(false);
   };
-  command->add_option("what", a.what, "kernels, sampler, trainer or run")->required();
+  command->add_option("what", a.what, "kernels, sampler, trainer, weights or run")->required();
   command->add_option("experiment", a.experiment, "TOML file (run)");
   repeated(command->add_option("--set", a.sets, "key=value, over the file's (run)"));
   list("--only", a.only, "groups of kernels, separated by commas: products, attention, ... (kernels)");
-  list("--shape", a.shapes, "1M, 25M, 135M (sampler, trainer)");
+  list("--shape", a.shapes, "1M, 25M, 135M (sampler, trainer, weights)");
   list("--profile", a.profiles, "numeric profiles (motley list profiles) (all but run)");
-  list("--threads", a.threads, "numbers of compute threads; default: 1 (all but run)")->check(CLI::Range(1, 1024));
+  list("--threads", a.threads, "numbers of compute threads; default: 1 (kernels, sampler, trainer)")
+      ->check(CLI::Range(1, 1024));
   list("--batch", a.batches, "rows of a product, sequences of a sampler (kernels, sampler)")
       ->check(CLI::Range(1, 65536));
   list("--context", a.contexts, "positions that the cache holds already (sampler)")->check(CLI::Range(1, 65536));

@@ -1,8 +1,6 @@
 #include "actors/external/client.h"
 
 #include <fmt/format.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -78,8 +76,6 @@ ExternalClient::ExternalClient(std::string address, ExternalLimits limits)
     throw ExternalError(
         fmt::format("\"{}\" is no address that ZeroMQ takes: {}", envs::printable(address_, kMostShown), error.what()));
   }
-  wake_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (wake_ < 0) throw ExternalError(fmt::format("no event descriptor: {}", std::strerror(errno)));
   thread_ = std::thread([this] { run(); });
 }
 
@@ -88,14 +84,8 @@ ExternalClient::~ExternalClient() {
     const std::lock_guard lock(mutex_);
     closing_ = true;
   }
-  wake();
+  wake_.signal();
   thread_.join();
-  close(wake_);
-}
-
-void ExternalClient::wake() const {
-  const uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = write(wake_, &one, sizeof one);  // full: the thread is awake anyway
 }
 
 std::shared_ptr<ExternalClient::Call> ExternalClient::hand_over(const ExternalRequest& request, bool wants_answer) {
@@ -109,7 +99,7 @@ std::shared_ptr<ExternalClient::Call> ExternalClient::hand_over(const ExternalRe
     call->bytes = request.packed(call->id);
     new_calls_.push_back(call);
   }
-  wake();
+  wake_.signal();
   return call;
 }
 
@@ -154,14 +144,13 @@ void ExternalClient::run_until_closed() {
     }
     if (!connection_ && Clock::now() >= connect_at_) connect();
     std::array<zmq::pollitem_t, 3> items{};
-    items[0] = {nullptr, wake_, ZMQ_POLLIN, 0};
+    items[0] = {nullptr, wake_.descriptor(), ZMQ_POLLIN, 0};
     if (connection_) {
       items[1] = {connection_->monitor.handle(), 0, ZMQ_POLLIN, 0};
       items[2] = {connection_->dealer.handle(), 0, ZMQ_POLLIN, 0};
     }
     zmq::poll(items.data(), connection_ ? 3 : 1, std::chrono::milliseconds(milliseconds_to_wait()));
-    uint64_t count = 0;
-    [[maybe_unused]] const ssize_t taken = read(wake_, &count, sizeof count);
+    wake_.clear();
     take_new_calls();
     receive();
     follow_connection();

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "actors/external/wire.h"
+#include "actors/wake_event.h"
 
 namespace motley::actors {
 
@@ -56,7 +57,6 @@ class ExternalClient {
   class Connection;
 
   std::shared_ptr<Call> hand_over(const ExternalRequest& request, bool wants_answer);
-  void wake() const;
   void run();
   void run_until_closed();
   void take_new_calls();
@@ -72,7 +72,7 @@ class ExternalClient {
 
   const std::string address_;
   const ExternalLimits limits_;
-  int wake_ = -1;  // eventfd
+  WakeEvent wake_;
 
   std::mutex mutex_;  // of what callers share with the thread: the three that follow
   std::vector<std::shared_ptr<Call>> new_calls_;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <utility>
 
+#include "actors/security/sockets.h"
 #include "kernels/parallel.h"
 
 namespace motley::actors {
@@ -30,8 +31,7 @@ WeightClient::WeightClient(zmq::context_t& context, WeightClientOptions options,
   if (options_.window < 1 || options_.window > kMostWindow)
     throw std::invalid_argument(fmt::format("a window of {} chunks; allowed: 1 to {}", options_.window, kMostWindow));
   try {
-    subscriber_.set(zmq::sockopt::linger, 0);
-    subscriber_.set(zmq::sockopt::maxmsgsize, static_cast<int64_t>(kMostRequestBytes));
+    harden(subscriber_, {.frame_bytes = kMostRequestBytes});
     subscriber_.set(zmq::sockopt::subscribe, weight_topic(options_.kind));
     if (options_.secure) options_.secure(subscriber_);
     subscriber_.connect(options_.announce);
@@ -119,17 +119,17 @@ void WeightClient::hear() {
 /// A connection of its own for every version, so that no answer of an earlier attempt is left in a queue.
 void WeightClient::begin(Clock::time_point now) {
   dealer_.emplace(context_, zmq::socket_type::dealer);
-  dealer_->set(zmq::sockopt::linger, 0);
-  dealer_->set(zmq::sockopt::maxmsgsize, static_cast<int64_t>(kMostManifestBytes));
+  harden(*dealer_, {.frame_bytes = kMostManifestBytes});
   if (options_.secure) options_.secure(*dealer_);
   dealer_->connect(options_.fetch);
   begun_ = heard_ = now;
-  ++attempt_;
   ask_for_newest();
 }
 
+/// Answers to what was asked before count no more: a version that is gone is gone for every chunk that was asked for.
 void WeightClient::ask_for_newest() {
   state_ = State::asked;
+  ++attempt_;
   announced_.reset();
   send({.ask = WeightAsk::newest});
 }

@@ -95,8 +95,8 @@ class WeightClient {
   // The thread's own.
   State state_ = State::idle;
   std::optional<WeightVersion> announced_;  // last, since the newest was asked for
-  uint64_t attempt_ = 0;
-  int failures_ = 0;  // in a row
+  uint64_t attempt_ = 0;                    // how often the newest was asked for; answers name it
+  int failures_ = 0;                        // in a row
   std::optional<WeightVersion> held_;
   ImagePtr held_image_;
   bool use_deltas_ = true;  // not after a failure: what is held may be what is wrong

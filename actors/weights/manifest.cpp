@@ -115,10 +115,15 @@ WeightManifest decode_manifest(std::string_view bytes) {
   if (manifest.chunk_bytes == 0) array.refuse("chunks of no bytes");
   const uint64_t total = array.number("bytes", kMostImageBytes);
   WireArray parts = array.array();
-  for (size_t i = 0; i < parts.size(); ++i) manifest.parts.push_back(decode_part(parts.array()));
+  uint64_t sum = 0;  // of at most kMostParts times kMostImageBytes: may not wrap around
+  for (size_t i = 0; i < parts.size(); ++i) {
+    manifest.parts.push_back(decode_part(parts.array()));
+    sum += manifest.parts.back().bytes;
+    if (sum > total) array.refuse(fmt::format("tensors of more than {} bytes", total));
+  }
   const std::string_view hashes = array.binary("hashes");
   array.done();
-  if (manifest.bytes() != total) array.refuse(fmt::format("tensors of {} bytes, not {}", manifest.bytes(), total));
+  if (sum != total) array.refuse(fmt::format("tensors of {} bytes, not {}", sum, total));
   if (hashes.size() % sizeof(uint64_t) != 0 ||
       hashes.size() / sizeof(uint64_t) != chunk_count(total, manifest.chunk_bytes))
     array.refuse(

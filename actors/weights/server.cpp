@@ -5,6 +5,8 @@
 #include <array>
 #include <utility>
 
+#include "actors/security/sockets.h"
+
 namespace motley::actors {
 namespace {
 
@@ -31,7 +33,15 @@ std::string bind(zmq::socket_t& socket, const std::string& address) {
   } catch (const zmq::error_t& error) {
     throw std::runtime_error(fmt::format("weights cannot be served at {}: {}", address, error.what()));
   }
-  return socket.get(zmq::sockopt::last_endpoint);
+  // An IPv4 address reads as one, although the socket does both.
+  std::string bound = socket.get(zmq::sockopt::last_endpoint);
+  constexpr std::string_view kMapped = "[::ffff:";
+  const size_t at = bound.find(kMapped);
+  if (at != std::string::npos) {
+    bound.erase(at, kMapped.size());
+    bound.erase(bound.find(']'), 1);
+  }
+  return bound;
 }
 
 /// The frames of the next message, of which no more than `most` are kept; none: there is no message.
@@ -54,11 +64,9 @@ WeightServer::WeightServer(zmq::context_t& context, WeightServerOptions options)
       publisher_(context, zmq::socket_type::xpub),
       store_(options_.store) {
   for (zmq::socket_t* socket : {&router_, &publisher_}) {
-    socket->set(zmq::sockopt::linger, 0);
-    socket->set(zmq::sockopt::maxmsgsize, static_cast<int64_t>(kMostRequestBytes));
+    harden(*socket, {.frame_bytes = kMostRequestBytes, .queued_messages = options_.most_waiting});
     if (options_.secure) options_.secure(*socket);
   }
-  router_.set(zmq::sockopt::sndhwm, options_.most_waiting);
   publisher_.set(zmq::sockopt::xpub_verboser, 1);  // every one who comes and goes, not the first and last of a topic
   fetch_endpoint_ = bind(router_, options_.fetch);
   announce_endpoint_ = bind(publisher_, options_.announce);

@@ -22,7 +22,7 @@ struct WeightServerOptions {
   std::string announce = "tcp://127.0.0.1:*";  // where an XPUB is
   uint64_t chunk_bytes = uint64_t{1} << 20;
   StoreLimits store;
-  int most_waiting = 4 * kMostWindow;          // chunks that wait for one peer to read; more are not sent to it
+  int most_waiting = 4 * kMostWindow;          // for one peer to read; more are not sent to it
   std::function<void(zmq::socket_t&)> secure;  // called with each socket before it is bound
 };
 

@@ -75,6 +75,21 @@ TEST_CASE("bench sampler and trainer tell tokens per second by shape, profile, b
   CHECK(trainer.at("rows").at(1).at("peak_bytes") > 1e6);
 }
 
+TEST_CASE("bench weights tells how fast weights travel, and how many bytes of them") {
+  const TemporaryFolder folder;
+  const nlohmann::json weights = bench(folder, {"weights", "--profile", "bf16,nvfp4", "--rows-only"});
+  const nlohmann::json& rows = weights.at("rows");
+  REQUIRE(rows.size() == 8);
+  for (size_t i = 0; i < 6; ++i) CHECK(rows.at(i).at("gigabytes_per_second") > 0.0);
+  for (size_t i = 6; i < 8; ++i) {
+    const nlohmann::json& row = rows.at(i);
+    CHECK(row.at("full") <= row.at("plain"));
+    CHECK(row.at("delta, lr 1e-06") < row.at("delta, lr 0.0004"));
+    CHECK(row.at("delta, lr 0.0004") < row.at("plain"));
+  }
+  CHECK(rows.at(7).at("plain") < rows.at(6).at("plain"));  // nvfp4 is smaller than bf16
+}
+
 TEST_CASE("a training step's peak of memory leaves the arrays of the ceilings out") {
   const TemporaryFolder folder;
   const std::vector<std::string> words{"bench", "trainer", "--shape", "1M", "--profile", "fp32"};
@@ -144,7 +159,9 @@ TEST_CASE("bench refuses unknown names with the nearest one") {
   // Refused at once, without --quick as well: the ceilings are measured afterwards.
   refused({"sampler", "--shape", "2M"}, "did you mean '25M'?");
   refused({"kernels", "--profile", "bf17"}, "did you mean 'bf16'?");
+  refused({"weights", "--shape", "2M"}, "did you mean '25M'?");
   // Options that would do nothing.
+  refused({"weights", "--batch", "4"}, "takes no --batch");
   refused({"kernels", "--shape", "1M"}, "takes no --shape");
   refused({"sampler", "--only", "head"}, "takes no --only");
   refused({"trainer", "--batch", "4"}, "takes no --batch");
