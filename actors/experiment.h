@@ -26,6 +26,8 @@ struct RunOptions {
   int64_t checkpoint_every = 50;  // updates; and at the end
   int64_t threads = 0;            // compute threads of the process; 0: one per core
   int64_t workers = 0;            // threads that wait for what tasks do; 0: two per core, at least 4
+  int64_t lost_after = 10;        // seconds without a sign of life after which a peer elsewhere is lost
+  int64_t hang_after = 300;       // seconds without a token after which a sampler that has work is given up
 };
 struct ModelOptions {
   std::string path;             // a checkpoint folder; empty: a fresh model of the sizes below

@@ -167,6 +167,7 @@ std::pair<FleetPtr, StartingPointPtr> prepare(const RunRequest& request, RunObse
   } else {
     start = fresh(*fleet);
   }
+  fleet->next_replica = fleet->replicas();
   check_prompts(*fleet);
   observer.started(start->parameters.count(), fleet->model.vocabulary, static_cast<int64_t>(start->state.version) + 1);
   const Device device = kernels::parse_device(request.experiment.trainer.device);

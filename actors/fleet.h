@@ -28,7 +28,9 @@ struct FleetHooks {
   std::optional<std::chrono::milliseconds> call_limit = std::nullopt;  // of interactions; absent: their tasks' own
 };
 
-/// Read-only while the fleet lives, but for the flag.
+class RemoteHub;
+
+/// Read-only while the fleet lives, but for what is atomic.
 struct Fleet {
   Experiment experiment;
   TransformerConfig model;
@@ -40,6 +42,9 @@ struct Fleet {
   uint32_t attempt = 0;  // of the process: how often an asynchronous run has been resumed
   FleetHooks hooks;
   std::atomic<bool> stopping{false};  // long computations look at it
+  std::atomic<bool> finished{false};  // the last update is done
+  std::atomic<uint64_t> next_replica{0};
+  std::shared_ptr<RemoteHub> hub;  // where samplers of other processes come in; null: nowhere
 
   bool lock_step() const { return !experiment.run.async; }
   int64_t threads() const;          // compute threads of the process
@@ -99,6 +104,7 @@ struct EpisodeJob {
 using StartingPointPtr = std::shared_ptr<StartingPoint>;
 using SessionRequestsPtr = std::shared_ptr<const std::vector<SessionRequest>>;
 using GenerateRequestsPtr = std::shared_ptr<std::vector<GenerateRequest>>;
+using FrameBodyPtr = std::shared_ptr<const std::string>;
 using StepOutputsPtr = std::shared_ptr<std::vector<StepOutput>>;
 using FinishedSessionsPtr = std::shared_ptr<std::vector<FinishedSession>>;
 using EpisodeJobPtr = std::shared_ptr<const EpisodeJob>;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "actors/decoder.h"
 #include "actors/fleet.h"
 
 namespace motley::actors {
@@ -22,6 +23,7 @@ struct Published {  // lock-step: every replica has the weights that the next up
 };
 struct Subscribe {
   uint64_t replica = 0, group = 0;
+  bool remote = false;  // its weights travel: they are quantized for the CPU
 };
 struct SwapWeights {
   uint64_t version = 0, digest = 0;
@@ -38,9 +40,9 @@ struct OpenSessions {
 struct Decode {
   uint64_t count = 0;
 };
-struct Decoded {  // with what the replica has done since its last one
-  uint64_t replica = 0, tokens = 0, busy_ns = 0, full_tokens = 0, full_ns = 0;
-  uint64_t steps = 0, rows = 0, prefill_rows = 0, shared_rows = 0;  // of its engine (EngineStats)
+struct Decoded {
+  uint64_t replica = 0;
+  DecodeCounts counts;
 };
 struct SessionsFinished {
   uint64_t count = 0;
@@ -52,7 +54,15 @@ struct ReplicaReady {
 struct ReplicaLost {
   uint64_t replica = 0;
   std::string cause;
+  bool replaced = false;  // another of its group is on its way
 };
+struct ReplicaLeft {  // by its own will: its sessions have lost nothing
+  uint64_t replica = 0;
+};
+struct ReplicaHangs {  // it has sessions and says nothing
+  uint64_t replica = 0;
+};
+struct WatchTick {};
 struct Calibrate {};
 struct Calibrated {
   uint64_t replica = 0, tokens = 0, busy_ns = 0;
@@ -61,6 +71,53 @@ struct FleetReady {};
 struct RateQuery {};
 struct GroupRates {  // since the start, by group
   std::vector<uint64_t> tokens, busy_ns, steps, rows, prefill_rows, shared_rows;
+};
+
+// Replicas that come and go while the run goes on: autoscaler -> supervisor, router -> samplers.
+struct AddReplica {  // answered with its number
+  uint64_t group = 0;
+};
+struct RetireReplica {
+  uint64_t replica = 0;
+};
+struct Retire {};
+
+// Samplers in other processes: sampler -> gate, and back.
+struct Hello {
+  uint64_t protocol = 0;
+  std::string version, name;    // of motley; of the peer, for messages: host and process
+  std::string group, hardware;  // empty: the run chooses by the hardware, an accelerator's name or empty
+  std::string model;            // config.json that it expects; empty: the run's
+  std::string instance;         // of a provisioner; empty: nobody's
+};
+struct Welcome {
+  std::string refusal;  // not empty: it may not join, and trying again is of no use
+  uint64_t replica = 0;
+  std::string group, profile, kernels, profile_text, model, weights;  // model: config.json; weights: their topic
+  uint64_t max_sequences = 0;
+  bool graphs = true;
+  std::string token;  // for the sessions' socket
+  uint64_t session_port = 0, fetch_port = 0, announce_port = 0;
+  uint64_t silence_ms = 0;  // after which either side takes the other for lost
+  caf::actor proxy;
+};
+struct Over {  // the run is over; not finished: it may be resumed
+  bool finished = false;
+};
+
+struct OpenGate {
+  caf::actor plane, router, supervisor;
+};
+struct Farewell {};
+struct TokenQuery {};  // of a proxy: what its peer attaches with
+struct PeerFrame {     // FrameKind; the body travels beside it
+  uint8_t kind = 0;
+};
+struct PeerClosed {  // its connection
+  std::string cause;
+};
+struct PeerLost {
+  std::string cause;
 };
 
 // Episodes: learner -> environment -> workers, and back.
@@ -119,23 +176,40 @@ struct ShutDown {};
   }
 MOTLEY_MESSAGE(Publish, m.version, m.live)
 MOTLEY_MESSAGE(Published, m.version)
-MOTLEY_MESSAGE(Subscribe, m.replica, m.group)
+MOTLEY_MESSAGE(Subscribe, m.replica, m.group, m.remote)
 MOTLEY_MESSAGE(SwapWeights, m.version, m.digest)
 MOTLEY_MESSAGE(WeightsLive, m.replica, m.version)
 MOTLEY_MESSAGE(QuantizeTick)
 MOTLEY_MESSAGE(OpenSessions, m.count)
 MOTLEY_MESSAGE(Decode, m.count)
-MOTLEY_MESSAGE(Decoded, m.replica, m.tokens, m.busy_ns, m.full_tokens, m.full_ns, m.steps, m.rows, m.prefill_rows,
+MOTLEY_MESSAGE(DecodeCounts, m.tokens, m.busy_ns, m.full_tokens, m.full_ns, m.steps, m.rows, m.prefill_rows,
                m.shared_rows)
+MOTLEY_MESSAGE(Decoded, m.replica, m.counts)
 MOTLEY_MESSAGE(SessionsFinished, m.count)
 MOTLEY_MESSAGE(DecodeTick)
 MOTLEY_MESSAGE(ReplicaReady, m.replica, m.group)
-MOTLEY_MESSAGE(ReplicaLost, m.replica, m.cause)
+MOTLEY_MESSAGE(ReplicaLost, m.replica, m.cause, m.replaced)
+MOTLEY_MESSAGE(ReplicaLeft, m.replica)
+MOTLEY_MESSAGE(ReplicaHangs, m.replica)
+MOTLEY_MESSAGE(WatchTick)
 MOTLEY_MESSAGE(Calibrate)
 MOTLEY_MESSAGE(Calibrated, m.replica, m.tokens, m.busy_ns)
 MOTLEY_MESSAGE(FleetReady)
 MOTLEY_MESSAGE(RateQuery)
 MOTLEY_MESSAGE(GroupRates, m.tokens, m.busy_ns, m.steps, m.rows, m.prefill_rows, m.shared_rows)
+MOTLEY_MESSAGE(AddReplica, m.group)
+MOTLEY_MESSAGE(RetireReplica, m.replica)
+MOTLEY_MESSAGE(Retire)
+MOTLEY_MESSAGE(Hello, m.protocol, m.version, m.name, m.group, m.hardware, m.model, m.instance)
+MOTLEY_MESSAGE(Welcome, m.refusal, m.replica, m.group, m.profile, m.kernels, m.profile_text, m.model, m.weights,
+               m.max_sequences, m.graphs, m.token, m.session_port, m.fetch_port, m.announce_port, m.silence_ms, m.proxy)
+MOTLEY_MESSAGE(Over, m.finished)
+MOTLEY_MESSAGE(OpenGate, m.plane, m.router, m.supervisor)
+MOTLEY_MESSAGE(Farewell)
+MOTLEY_MESSAGE(TokenQuery)
+MOTLEY_MESSAGE(PeerFrame, m.kind)
+MOTLEY_MESSAGE(PeerClosed, m.cause)
+MOTLEY_MESSAGE(PeerLost, m.cause)
 MOTLEY_MESSAGE(StartIssuing, m.next_prompt, m.again)
 MOTLEY_MESSAGE(IssueBatch, m.first_prompt, m.prompts)
 MOTLEY_MESSAGE(Credits, m.episodes)
@@ -171,11 +245,26 @@ CAF_ADD_TYPE_ID(motley, (motley::actors::SessionsFinished))
 CAF_ADD_TYPE_ID(motley, (motley::actors::DecodeTick))
 CAF_ADD_TYPE_ID(motley, (motley::actors::ReplicaReady))
 CAF_ADD_TYPE_ID(motley, (motley::actors::ReplicaLost))
+CAF_ADD_TYPE_ID(motley, (motley::actors::ReplicaLeft))
+CAF_ADD_TYPE_ID(motley, (motley::actors::ReplicaHangs))
+CAF_ADD_TYPE_ID(motley, (motley::actors::WatchTick))
 CAF_ADD_TYPE_ID(motley, (motley::actors::Calibrate))
 CAF_ADD_TYPE_ID(motley, (motley::actors::Calibrated))
 CAF_ADD_TYPE_ID(motley, (motley::actors::FleetReady))
 CAF_ADD_TYPE_ID(motley, (motley::actors::RateQuery))
 CAF_ADD_TYPE_ID(motley, (motley::actors::GroupRates))
+CAF_ADD_TYPE_ID(motley, (motley::actors::AddReplica))
+CAF_ADD_TYPE_ID(motley, (motley::actors::RetireReplica))
+CAF_ADD_TYPE_ID(motley, (motley::actors::Retire))
+CAF_ADD_TYPE_ID(motley, (motley::actors::Hello))
+CAF_ADD_TYPE_ID(motley, (motley::actors::Welcome))
+CAF_ADD_TYPE_ID(motley, (motley::actors::Over))
+CAF_ADD_TYPE_ID(motley, (motley::actors::OpenGate))
+CAF_ADD_TYPE_ID(motley, (motley::actors::Farewell))
+CAF_ADD_TYPE_ID(motley, (motley::actors::TokenQuery))
+CAF_ADD_TYPE_ID(motley, (motley::actors::PeerFrame))
+CAF_ADD_TYPE_ID(motley, (motley::actors::PeerClosed))
+CAF_ADD_TYPE_ID(motley, (motley::actors::PeerLost))
 CAF_ADD_TYPE_ID(motley, (motley::actors::StartIssuing))
 CAF_ADD_TYPE_ID(motley, (motley::actors::IssueBatch))
 CAF_ADD_TYPE_ID(motley, (motley::actors::Credits))
@@ -197,6 +286,7 @@ CAF_END_TYPE_ID_BLOCK(motley)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(motley::actors::TrajectoryPtr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(motley::actors::SessionRequestsPtr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(motley::actors::GenerateRequestsPtr)
+CAF_ALLOW_UNSAFE_MESSAGE_TYPE(motley::actors::FrameBodyPtr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(motley::actors::StepOutputsPtr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(motley::actors::FinishedSessionsPtr)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(motley::actors::EpisodeJobPtr)

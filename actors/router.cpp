@@ -7,6 +7,8 @@
 
 namespace motley::actors {
 
+constexpr std::chrono::seconds kWatchInterval{1};
+
 caf::behavior Router::start(FleetPtr fleet, caf::actor supervisor) {
   fleet_ = std::move(fleet);
   supervisor_ = std::move(supervisor);
@@ -14,26 +16,34 @@ caf::behavior Router::start(FleetPtr fleet, caf::actor supervisor) {
   std::vector<Placement::Group> options;
   std::vector<std::optional<double>> fixed;
   std::vector<double> replicas;  // as configured: a replica that is lost for a while changes no choice of lock-step
-  for (const SamplerGroupOptions& group : fleet_->experiment.samplers) {
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    const SamplerGroupOptions& group = fleet_->experiment.samplers[g];
+    groups_[g].expected = group.replicas;
     options.push_back({.share = group.capacity, .slots = group.max_sequences});
     fixed.push_back(group.capacity);
     replicas.push_back(static_cast<double>(group.replicas));
   }
   placement_.emplace(parse_routing(fleet_->experiment.run.routing), std::move(options));
   lock_step_shares_ = group_shares(fixed, replicas);
+  self_->delayed_send(self_, kWatchInterval, WatchTick{});
   return {
       [this](const OpenSessions&, const SessionRequestsPtr& requests) { open(*requests); },
       [this](const Decoded& done, const StepOutputsPtr& outputs) { decoded(done, *outputs); },
       [this](const ReplicaReady& ready) { joined(ready, caf::actor_cast<caf::actor>(self_->current_sender())); },
       [this](const Calibrated& result) {
-        const auto found = replicas_.find(result.replica);
-        if (found == replicas_.end()) return;
-        found->second.capacity.add(static_cast<double>(result.tokens), static_cast<double>(result.busy_ns) * 1e-9);
+        Replica* const replica = sender(result.replica);
+        if (!replica) return;
+        replica->capacity.add(static_cast<double>(result.tokens), static_cast<double>(result.busy_ns) * 1e-9);
         calibrating_.reset();
         serve(result.replica);
         calibrate_next();
       },
-      [this](const ReplicaLost& loss) { lost(loss.replica, loss.cause); },
+      [this](const ReplicaLost& loss) { lost(loss); },
+      [this](const ReplicaLeft& message) { left(message.replica); },
+      [this](WatchTick) {
+        watch();
+        self_->delayed_send(self_, kWatchInterval, WatchTick{});
+      },
       [this](const Note& note) { self_->send(supervisor_, note); },
       [this](RateQuery) {
         GroupRates rates;
@@ -48,6 +58,13 @@ caf::behavior Router::start(FleetPtr fleet, caf::actor supervisor) {
         return rates;
       },
   };
+}
+
+Router::Replica* Router::sender(uint64_t replica) {
+  const auto found = replicas_.find(replica);
+  if (found == replicas_.end() || found->second.handle != self_->current_sender()) return nullptr;
+  found->second.heard = std::chrono::steady_clock::now();
+  return &found->second;
 }
 
 void Router::open(const std::vector<SessionRequest>& requests) {
@@ -66,7 +83,8 @@ std::optional<uint64_t> Router::choose_replica(const Session& session) {
   const SessionRequest& request = session.request;
   // The cache of the turns before is where they were.
   if (request.replica && session.losses == 0 && placement_->place_at(*request.replica)) return request.replica;
-  if (session.group) return placement_->place_in(*session.group);
+  if (session.group && (placement_->serving(*session.group) > 0 || groups_[*session.group].expected > 0))
+    return placement_->place_in(*session.group);
   if (!fleet_->lock_step()) return placement_->place();
   return placement_->place_in(choice_by_number(lock_step_shares_, request.session));
 }
@@ -74,10 +92,21 @@ std::optional<uint64_t> Router::choose_replica(const Session& session) {
 void Router::place(uint64_t id, Session& session, Outbox& outbox) {
   session.replica = choose_replica(session);
   if (!session.replica) {
-    waiting_.push_back(id);
+    (session.group ? groups_[*session.group].waiting : waiting_).push_back(id);
     return;
   }
-  session.group = replicas_.at(*session.replica).group;
+  Replica& replica = replicas_.at(*session.replica);
+  session.group = replica.group;
+  if (placement_->overfull(*session.replica)) {  // it waits here, where whoever has a slot first can take it
+    placement_->ended(*std::exchange(session.replica, std::nullopt));
+    groups_[replica.group].waiting.push_back(id);
+    return;
+  }
+  if (placement_->sessions(*session.replica) == 1) replica.heard = std::chrono::steady_clock::now();
+  outbox[*session.replica].push_back(request_of(id, session));
+}
+
+GenerateRequest Router::request_of(uint64_t id, const Session& session) const {
   const SamplingOptions& sampling = fleet_->experiment.sampling;
   GenerateRequest request;
   request.id = id;
@@ -95,7 +124,38 @@ void Router::place(uint64_t id, Session& session, Outbox& outbox) {
                  .session = session.request.random_session,
                  .attempt = fleet_->attempt * kMaxLosses + session.losses};
   request.vocabulary = fleet_->tokenizer.size();
-  outbox[*session.replica].push_back(std::move(request));
+  return request;
+}
+
+void Router::fill(size_t group, Outbox& outbox) {
+  std::deque<uint64_t>& waiting = groups_[group].waiting;
+  for (size_t tries = waiting.size(); tries > 0; --tries) {
+    const uint64_t id = waiting.front();
+    waiting.pop_front();
+    Session& session = sessions_.at(id);
+    place(id, session, outbox);
+    if (session.replica) continue;
+    // No slot: the first to come stays the first.
+    waiting.push_front(waiting.back());
+    waiting.pop_back();
+    return;
+  }
+}
+
+void Router::place_waiting() {
+  std::vector<uint64_t> all(waiting_.begin(), waiting_.end());
+  waiting_.clear();
+  for (Group& group : groups_) {
+    all.insert(all.end(), group.waiting.begin(), group.waiting.end());
+    group.waiting.clear();
+  }
+  Outbox outbox;
+  for (const uint64_t id : all) {
+    Session& session = sessions_.at(id);
+    if (session.records.size() == 0) session.group = session.request.group;  // nothing holds it to one
+    place(id, session, outbox);
+  }
+  flush(outbox);
 }
 
 void Router::flush(Outbox& outbox) {
@@ -107,17 +167,19 @@ void Router::flush(Outbox& outbox) {
 }
 
 void Router::decoded(const Decoded& done, std::vector<StepOutput>& outputs) {
-  Replica& replica = replicas_.at(done.replica);
-  Group& group = groups_[replica.group];
-  group.tokens += done.tokens;
-  group.busy_ns += done.busy_ns;
-  group.steps += done.steps;
-  group.rows += done.rows;
-  group.prefill_rows += done.prefill_rows;
-  group.shared_rows += done.shared_rows;
-  if (done.full_ns > 0) {
-    replica.capacity.add(static_cast<double>(done.full_tokens), static_cast<double>(done.full_ns) * 1e-9);
-    placement_->set_capacity(done.replica, replica.capacity.tokens_per_second());
+  Replica* const replica = sender(done.replica);
+  if (!replica) return;  // what a replica says that was given up is too late: its sessions went on elsewhere
+  Group& group = groups_[replica->group];
+  const DecodeCounts& counts = done.counts;
+  group.tokens += counts.tokens;
+  group.busy_ns += counts.busy_ns;
+  group.steps += counts.steps;
+  group.rows += counts.rows;
+  group.prefill_rows += counts.prefill_rows;
+  group.shared_rows += counts.shared_rows;
+  if (counts.full_ns > 0) {
+    replica->capacity.add(static_cast<double>(counts.full_tokens), static_cast<double>(counts.full_ns) * 1e-9);
+    placement_->set_capacity(done.replica, replica->capacity.tokens_per_second());
   }
   for (StepOutput& output : outputs) {
     Session& session = sessions_.at(output.id);
@@ -130,13 +192,16 @@ void Router::decoded(const Decoded& done, std::vector<StepOutput>& outputs) {
     placement_->ended(done.replica);
     finish(output.id, session, output.finish, std::move(output.error));
   }
+  Outbox outbox;
+  fill(replica->group, outbox);
+  flush(outbox);
   send_finished();
 }
 
 void Router::finish(uint64_t id, Session& session, FinishReason reason, std::string failure) {
   FinishedSession done{.session = id,
                        .group = session.group.value(),
-                       .replica = session.replica.value(),
+                       .replica = session.replica.value_or(0),
                        .attempt = fleet_->attempt * kMaxLosses + session.losses,
                        .prompt = std::move(session.request.tokens),
                        .records = std::move(session.records),
@@ -168,7 +233,8 @@ bool Router::measures(size_t group) const {
 }
 
 void Router::joined(const ReplicaReady& ready, caf::actor handle) {
-  replicas_[ready.replica] = Replica{.group = ready.group, .handle = std::move(handle), .capacity = {}};
+  replicas_[ready.replica] = Replica{
+      .group = ready.group, .handle = std::move(handle), .capacity = {}, .heard = std::chrono::steady_clock::now()};
   if (!measures(ready.group)) {
     serve(ready.replica);
     return;
@@ -181,25 +247,24 @@ void Router::calibrate_next() {
   if (calibrating_ || to_calibrate_.empty()) return;
   calibrating_ = to_calibrate_.front();
   to_calibrate_.erase(to_calibrate_.begin());
+  calibrating_since_ = std::chrono::steady_clock::now();
   self_->send(replicas_.at(*calibrating_).handle, Calibrate{});
 }
 
 void Router::serve(uint64_t id) {
   const Replica& replica = replicas_.at(id);
+  Group& group = groups_[replica.group];
+  group.expected = std::max<int64_t>(0, group.expected - 1);
   placement_->add(id, replica.group, replica.capacity.tokens_per_second());
-  Outbox outbox;
-  for (const uint64_t session : std::exchange(waiting_, {})) place(session, sessions_.at(session), outbox);
-  flush(outbox);
-  if (placement_->serving() == fleet_->replicas() && !std::exchange(ready_, true))
+  place_waiting();
+  if (placement_->serving() >= std::max<uint64_t>(1, fleet_->replicas()) && !std::exchange(ready_, true))
     self_->send(supervisor_, FleetReady{});
 }
 
-void Router::lost(uint64_t id, const std::string& cause) {
-  const auto found = replicas_.find(id);
-  if (found == replicas_.end()) return;  // died before it was ready
+std::vector<uint64_t> Router::remove(uint64_t id) {
   placement_->remove(id);
   std::erase(to_calibrate_, id);
-  replicas_.erase(found);
+  replicas_.erase(id);
   if (calibrating_ == id) {
     calibrating_.reset();
     calibrate_next();
@@ -208,17 +273,42 @@ void Router::lost(uint64_t id, const std::string& cause) {
   for (const auto& [session_id, session] : sessions_)
     if (session.replica == id) orphans.push_back(session_id);
   std::sort(orphans.begin(), orphans.end());
+  return orphans;
+}
+
+void Router::lost(const ReplicaLost& loss) {
+  const auto found = replicas_.find(loss.replica);
+  if (found == replicas_.end()) return;  // died before it was ready
+  if (loss.replaced) ++groups_[found->second.group].expected;
   Outbox outbox;
-  for (const uint64_t orphan : orphans) {
+  for (const uint64_t orphan : remove(loss.replica)) {
     Session& session = sessions_.at(orphan);
     if (++session.losses < kMaxLosses) {
       place(orphan, session, outbox);
     } else {
-      finish(orphan, session, FinishReason::failed, "it lost two samplers, the second: " + cause);
+      finish(orphan, session, FinishReason::failed, "it lost two samplers, the second: " + loss.cause);
     }
   }
   flush(outbox);
   send_finished();
+  place_waiting();  // a group that has nobody left and expects nobody gives its sessions to others
+}
+
+void Router::left(uint64_t id) {
+  if (!replicas_.contains(id)) return;
+  Outbox outbox;
+  for (const uint64_t orphan : remove(id)) place(orphan, sessions_.at(orphan), outbox);
+  flush(outbox);
+  place_waiting();
+}
+
+void Router::watch() {
+  const auto now = std::chrono::steady_clock::now();
+  const auto limit = std::chrono::seconds(fleet_->experiment.run.hang_after);
+  if (calibrating_ && now - calibrating_since_ > limit) self_->send(supervisor_, ReplicaHangs{*calibrating_});
+  for (const auto& [id, replica] : replicas_)
+    if (placement_->serves(id) && placement_->sessions(id) > 0 && now - replica.heard > limit)
+      self_->send(supervisor_, ReplicaHangs{id});
 }
 
 caf::behavior router(caf::stateful_actor<Router>* self, FleetPtr fleet, caf::actor supervisor) {

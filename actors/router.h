@@ -2,6 +2,9 @@
 // its records, and gives it to another replica when its own is lost.
 #pragma once
 
+#include <chrono>
+#include <deque>
+
 #include "actors/messages.h"
 #include "actors/policy/placement.h"
 
@@ -16,7 +19,7 @@ class Router {
   struct Session {
     SessionRequest request;
     TokenRecords records;
-    std::optional<size_t> group;      // once it has been placed: it stays there
+    std::optional<size_t> group;      // once it has been placed: it stays there while there is one of that group
     std::optional<uint64_t> replica;  // none: it waits for one
     uint32_t losses = 0;
     caf::actor owner;
@@ -25,17 +28,27 @@ class Router {
     size_t group = 0;
     caf::actor handle;
     MeasuredCapacity capacity;
+    std::chrono::steady_clock::time_point heard;  // its last sign of life
   };
   struct Group {
+    int64_t expected = 0;          // replicas on their way
+    std::deque<uint64_t> waiting;  // sessions, for a slot in this group
     uint64_t tokens = 0, busy_ns = 0, steps = 0, rows = 0, prefill_rows = 0, shared_rows = 0;
   };
   using Outbox = std::map<uint64_t, std::vector<GenerateRequest>>;  // by replica
 
+  /// The replica, if the message that is being handled is from its present life.
+  Replica* sender(uint64_t replica);
   void open(const std::vector<SessionRequest>& requests);
   /// By the episode's replica, its group, or the policy; nothing if none can serve.
   std::optional<uint64_t> choose_replica(const Session& session);
-  /// Puts the session's next request into the outbox, or lets it wait for a replica.
+  /// Puts the session's next request into the outbox, or lets it wait for a replica with a free slot.
   void place(uint64_t id, Session& session, Outbox& outbox);
+  GenerateRequest request_of(uint64_t id, const Session& session) const;
+  /// Gives free slots of the group to those that wait for them.
+  void fill(size_t group, Outbox& outbox);
+  /// Places everything that waits anew.
+  void place_waiting();
   void flush(Outbox& outbox);
   void decoded(const Decoded& done, std::vector<StepOutput>& outputs);
   void finish(uint64_t id, Session& session, FinishReason reason, std::string failure);
@@ -43,7 +56,12 @@ class Router {
   void joined(const ReplicaReady& ready, caf::actor handle);
   void serve(uint64_t replica);
   void calibrate_next();
-  void lost(uint64_t replica, const std::string& cause);
+  void lost(const ReplicaLost& loss);
+  void left(uint64_t replica);
+  /// Forgets the replica; the sessions that it had, ascending.
+  std::vector<uint64_t> remove(uint64_t replica);
+  /// Looks for replicas that have work and say nothing.
+  void watch();
   bool measures(size_t group) const;
 
   caf::event_based_actor* self_;
@@ -54,10 +72,11 @@ class Router {
   std::vector<double> lock_step_shares_;
   std::map<uint64_t, Replica> replicas_;
   std::unordered_map<uint64_t, Session> sessions_;
-  std::vector<uint64_t> waiting_;  // sessions without a replica
+  std::deque<uint64_t> waiting_;  // sessions that no replica of any group could take
   std::vector<std::pair<caf::actor, FinishedSession>> finished_;
   std::vector<uint64_t> to_calibrate_;
   std::optional<uint64_t> calibrating_;
+  std::chrono::steady_clock::time_point calibrating_since_;
   bool ready_ = false;
 };
 

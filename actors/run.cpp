@@ -3,6 +3,8 @@
 #include "actors/fleet.h"
 #include "actors/messages.h"
 #include "actors/policy/keep.h"
+#include "actors/remote/gate.h"
+#include "actors/remote/hub.h"
 #include "actors/supervisor.h"
 #include "actors/system.h"
 
@@ -11,11 +13,17 @@ namespace {
 
 constexpr std::chrono::milliseconds kStopPoll{20};
 
-void check(const Experiment& experiment) {
+void check(const Experiment& experiment, bool listens) {
   const RunOptions& run = experiment.run;
   if (experiment.samplers.empty()) throw RunError("the experiment has no sampler group");
   if (!kept_updates(run.keep_trajectories))
     throw RunError("run.keep_trajectories is \"" + run.keep_trajectories + "\": allowed are all, none and last N");
+  for (const SamplerGroupOptions& group : experiment.samplers)
+    if (group.replicas == 0 && !listens)
+      throw RunError("sampler group " + group.name +
+                     " has no replicas, and nobody can join: give --listen, or samplers.replicas of at least 1");
+  if (listens && !run.async)
+    throw RunError("samplers join asynchronous runs only: leave --listen away, or set run.async = true");
   if (run.async && run.concurrency < experiment.algo.prompts * experiment.algo.group_size)
     throw RunError("run.concurrency is " + std::to_string(run.concurrency) + ": less than one batch of " +
                    std::to_string(experiment.algo.prompts * experiment.algo.group_size) +
@@ -30,8 +38,9 @@ class Conversation {
 
   /// False if an actor did not end in time.
   bool ended() const { return ended_; }
-  RunSummary run(StartingPointPtr start) {
-    supervisor_ = self_->system().spawn(supervisor, fleet_, std::move(start), caf::actor_cast<caf::actor>(self_));
+  RunSummary run(StartingPointPtr start, caf::actor gate) {
+    supervisor_ = self_->system().spawn(supervisor, fleet_, std::move(start), caf::actor_cast<caf::actor>(self_),
+                                        std::move(gate));
     self_->monitor(supervisor_);
     std::exception_ptr failure;
     try {
@@ -75,6 +84,7 @@ class Conversation {
       self_->receive([&](const UpdateRow&, const MetricsPtr&) {}, [&](const Note&) {},
                      [&](const RunFinished&, const SummaryPtr&) {}, [&](const RunFailed&) {},
                      [&](const caf::down_msg&) { ended_ = true; }, caf::after(kStopPoll) >> [] {});
+    if (fleet_->hub) fleet_->hub->sessions().stop();  // it holds handles of actors, which the system must outlive
   }
 
   caf::scoped_actor self_;
@@ -87,10 +97,34 @@ class Conversation {
   bool ended_ = false;
 };
 
+SystemOptions system_options(const Fleet& fleet) {
+  SystemOptions options;
+  if (!fleet.hub) return options;
+  options.network = true;
+  options.keys = fleet.hub->listen().keys;
+  options.lost_after = std::chrono::seconds(fleet.experiment.run.lost_after);
+  return options;
+}
+
+/// Opens the gate at the hub's address, and says where that is.
+caf::actor open_gate(caf::actor_system& system, const FleetPtr& fleet, RunObserver& observer) {
+  Address address = fleet->hub->listen().address;
+  const caf::actor opened = system.spawn(gate, fleet);
+  try {
+    address.port = publish_actor(system, opened, address.port, address.host, fleet->hub->secured());
+  } catch (...) {
+    caf::anon_send_exit(opened, caf::exit_reason::user_shutdown);
+    throw;
+  }
+  observer.message("samplers join with: motley sampler --join " + address_text(address) +
+                   (fleet->hub->secured() ? " --key FILE" : ""));
+  return opened;
+}
+
 /// An actor system and the conversation with its fleet, in the order in which they may end.
 struct Stage {
   Stage(const FleetPtr& fleet, RunObserver& observer, StopRequest& stop)
-      : system(config), conversation(system, fleet, observer, stop) {}
+      : config(system_options(*fleet)), system(config), conversation(system, fleet, observer, stop) {}
   SystemConfig config;
   caf::actor_system system;
   Conversation conversation;
@@ -99,7 +133,10 @@ struct Stage {
 }  // namespace
 
 RunSummary run_fleet(const RunRequest& request, RunObserver& observer, StopRequest& stop, const FleetHooks& hooks) {
-  check(request.experiment);
+  check(request.experiment, request.listen.has_value());
+  std::shared_ptr<RemoteHub> hub;
+  if (request.listen)
+    hub = std::make_shared<RemoteHub>(*request.listen, std::chrono::seconds(request.experiment.run.lost_after));
   auto [fleet, start] = prepare(request, observer, stop);
   if (stop.load() != 0 && !request.resume) {
     // Nothing has been trained, and a warm start cut short is no state to go on from.
@@ -108,12 +145,15 @@ RunSummary run_fleet(const RunRequest& request, RunObserver& observer, StopReque
     return summary;
   }
   fleet->hooks = hooks;
+  fleet->hub = std::move(hub);
   // CAF waits without limit for an actor that hangs in user code (a reward): then the stage is left standing.
   const auto leave_standing = [](Stage* stage) {
     if (stage->conversation.ended()) delete stage;
   };
   const std::unique_ptr<Stage, decltype(leave_standing)> stage(new Stage(fleet, observer, stop), leave_standing);
-  return stage->conversation.run(std::move(start));
+  caf::actor gate;
+  if (fleet->hub) gate = open_gate(stage->system, fleet, observer);
+  return stage->conversation.run(std::move(start), std::move(gate));
 }
 
 RunSummary run_experiment(const RunRequest& request, RunObserver& observer, StopRequest& stop) {

@@ -4,20 +4,30 @@
 
 #include <atomic>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "actors/experiment.h"
+#include "actors/security/addresses.h"
+#include "actors/security/keys.h"
 #include "algos/learner.h"
 
 namespace motley::actors {
+
+/// Where samplers of other processes may join.
+struct ListenOptions {
+  Address address;                   // port 0: any
+  std::shared_ptr<const Keys> keys;  // null: loopback addresses only
+};
 
 struct RunRequest {
   Experiment experiment;
   std::filesystem::path folder;                 // exists; checkpoints/ and trajectories/ are made below it
   std::optional<std::filesystem::path> resume;  // a checkpoint folder of the same experiment
   std::optional<int64_t> stop_after;            // stop with a checkpoint after this update, as if asked to
+  std::optional<ListenOptions> listen;          // absent: nobody joins
 };
 
 /// One row of the closing table.

@@ -2,10 +2,7 @@
 // (DecodeTick, sent to itself), so that new sessions, weight swaps and exits get in between two steps.
 #pragma once
 
-#include <unordered_map>
-
 #include "actors/messages.h"
-#include "kernels/parallel.h"
 
 namespace motley::actors {
 
@@ -16,31 +13,18 @@ class Sampler {
 
  private:
   void swap(const SwapWeights& swap, const WeightsPtr& weights);
-  void decode(std::vector<GenerateRequest>& requests);
   void tick();
-  void step();
-  /// Adds what the engine has computed since the last time to done_.
-  void count_rows();
-  /// One step of the engine under a lease: what it did, and its nanoseconds.
-  std::pair<std::vector<StepOutput>, uint64_t> timed_step();
-  void calibrate();
-  /// Adds an output to its session's chunk; moves the chunk to the outbox when it is due.
-  void collect(StepOutput output);
-  void send_outbox();
+  void send_report(DecodeReport report);
+  const SamplerGroupOptions& options() const { return fleet_->experiment.samplers[group_]; }
 
   caf::event_based_actor* self_;
   FleetPtr fleet_;
   uint64_t replica_ = 0;
   size_t group_ = 0;
   caf::actor router_;
-  std::unique_ptr<Engine> engine_;
-  kernels::ComputeClient compute_{kernels::ComputeSide::sampler};
-  std::unordered_map<uint64_t, StepOutput> chunks_;
-  std::vector<StepOutput> outbox_;
-  Decoded done_;
+  std::unique_ptr<Decoder> decoder_;
   bool ticking_ = false;
   int64_t steps_ = 0;
-  EngineStats counted_;  // what done_ has heard of
 };
 
 caf::behavior sampler(caf::stateful_actor<Sampler>* self, FleetPtr fleet, uint64_t replica, size_t group,

@@ -13,9 +13,10 @@ namespace motley::actors {
 
 constexpr int kMaxRestarts = 3;  // of one replica
 
-caf::behavior Supervisor::start(FleetPtr fleet, const StartingPointPtr& start, caf::actor main) {
+caf::behavior Supervisor::start(FleetPtr fleet, const StartingPointPtr& start, caf::actor main, caf::actor gate) {
   fleet_ = std::move(fleet);
   main_ = std::move(main);
+  gate_ = std::move(gate);
   self_->set_down_handler([this](const caf::down_msg& message) { down(message); });
   // Members are linked so that none outlives a supervisor that fails; their own deaths come as down messages.
   self_->set_exit_handler([](const caf::exit_msg&) {});
@@ -23,9 +24,14 @@ caf::behavior Supervisor::start(FleetPtr fleet, const StartingPointPtr& start, c
   return {
       [this](FleetReady) { self_->send(learner_, FleetReady{}); },
       [this](const Note& note) { self_->send(main_, note); },
+      [this](const AddReplica& add) { return add_replica(add.group); },
+      [this](const RetireReplica& message) { retire(message.replica); },
+      [this](const ReplicaHangs& message) { hangs(message.replica); },
       [this](StopRun) { self_->send<caf::message_priority::high>(learner_, StopRun{}); },
       [this](const RunFinished& finished, const SummaryPtr& summary) {
-        if (!std::exchange(over_, true)) self_->send(main_, finished, summary);
+        if (std::exchange(over_, true)) return;
+        fleet_->finished = !finished.interrupted;
+        self_->send(main_, finished, summary);
       },
       [this](ShutDown) { shut_down(); },
   };
@@ -34,51 +40,82 @@ caf::behavior Supervisor::start(FleetPtr fleet, const StartingPointPtr& start, c
 void Supervisor::spawn_fleet(const StartingPointPtr& start) {
   const auto me = caf::actor_cast<caf::actor>(self_);
   plane_ = self_->spawn<caf::detached>(weight_plane, fleet_);
-  watch("weight plane", plane_);
+  watch({"weight plane", plane_});
   router_ = self_->spawn(router, fleet_, me);
-  watch("router", router_);
+  watch({"router", router_});
   const auto evaluating = self_->spawn<caf::detached>(evaluator, fleet_);
-  watch("evaluator", evaluating);
+  watch({"evaluator", evaluating});
   learner_ =
       self_->spawn<caf::detached>(learner, fleet_, start, LearnerActor::Peers{plane_, router_, evaluating, me, main_});
-  watch("learner", learner_);
+  watch({"learner", learner_});
   std::vector<caf::actor> workers;
   for (int64_t i = 0; i < fleet_->workers(); ++i) {
     workers.push_back(self_->spawn<caf::detached>(worker, fleet_));
-    watch("worker " + std::to_string(i), workers.back());
+    watch({"worker " + std::to_string(i), workers.back()});
   }
   const auto playing = self_->spawn(environment, fleet_, router_, learner_, workers);
-  watch("environment", playing);
-  for (uint64_t replica = 0; replica < fleet_->replicas(); ++replica) spawn_sampler(replica);
+  watch({"environment", playing});
+  const auto& groups = fleet_->experiment.samplers;
+  uint64_t replica = 0;
+  for (size_t g = 0; g < groups.size(); ++g) {
+    for (int64_t i = 0; i < groups[g].replicas; ++i)
+      spawn_sampler(replica++, g, "sampler " + groups[g].name + "/" + std::to_string(i));
+    first_extra_.push_back(static_cast<uint64_t>(groups[g].replicas));
+  }
+  if (gate_) {
+    watch({"gate", gate_});
+    self_->send(gate_, OpenGate{plane_, router_, me});
+  }
   self_->send(learner_, Begin{playing});
 }
 
-void Supervisor::spawn_sampler(uint64_t replica) {
-  const auto handle = self_->spawn<caf::detached>(sampler, fleet_, replica, group_of(replica), plane_, router_);
-  watch(sampler_name(replica), handle, replica);
+void Supervisor::spawn_sampler(uint64_t replica, size_t group, std::string name) {
+  const auto handle = self_->spawn<caf::detached>(sampler, fleet_, replica, group, plane_, router_);
+  watch({std::move(name), handle, replica, group, true});
 }
 
-void Supervisor::watch(std::string name, const caf::actor& handle, std::optional<uint64_t> replica) {
-  members_[handle.address()] = {std::move(name), handle, replica};
+uint64_t Supervisor::add_replica(size_t group) {
+  const uint64_t replica = fleet_->next_replica++;
+  const std::string& name = fleet_->experiment.samplers.at(group).name;
+  if (over_) throw std::runtime_error("the run is over");
+  spawn_sampler(replica, group, "sampler " + name + "/" + std::to_string(first_extra_.at(group)++));
+  return replica;
+}
+
+Supervisor::Member* Supervisor::sampler_of(uint64_t replica) {
+  for (auto& [address, member] : members_)
+    if (member.replica == replica) return &member;
+  return nullptr;
+}
+
+void Supervisor::retire(uint64_t replica) {
+  if (const Member* const member = sampler_of(replica)) {
+    if (retired_.insert(replica).second) self_->send(member->handle, Retire{});
+  } else if (gate_) {
+    self_->send(gate_, RetireReplica{replica});
+  }
+}
+
+void Supervisor::hangs(uint64_t replica) {
+  const std::string cause =
+      "it has work and has said nothing for " + std::to_string(fleet_->experiment.run.hang_after) + " s";
+  Member* const member = sampler_of(replica);
+  if (!member) {
+    if (gate_) self_->send(gate_, ReplicaLost{replica, cause});
+    return;
+  }
+  // Its thread cannot be taken from it: it ends when it wakes, and what it says then is not heard.
+  const Member lost = *member;
+  member->replica.reset();
+  self_->send_exit(lost.handle, caf::exit_reason::kill);
+  replace(lost, cause);
+}
+
+void Supervisor::watch(Member member) {
+  const caf::actor handle = member.handle;
+  members_[handle.address()] = std::move(member);
   self_->link_to(handle);
   self_->monitor(handle);
-}
-
-size_t Supervisor::group_of(uint64_t replica) const {
-  size_t group = 0;
-  for (const SamplerGroupOptions& options : fleet_->experiment.samplers) {
-    if (replica < static_cast<uint64_t>(options.replicas)) break;
-    replica -= static_cast<uint64_t>(options.replicas);
-    ++group;
-  }
-  return group;
-}
-
-std::string Supervisor::sampler_name(uint64_t replica) const {
-  uint64_t first = 0;
-  const size_t group = group_of(replica);
-  for (size_t g = 0; g < group; ++g) first += static_cast<uint64_t>(fleet_->experiment.samplers[g].replicas);
-  return "sampler " + fleet_->experiment.samplers[group].name + "/" + std::to_string(replica - first);
 }
 
 void Supervisor::down(const caf::down_msg& message) {
@@ -90,7 +127,15 @@ void Supervisor::down(const caf::down_msg& message) {
     return;
   }
   if (over_) return;
-  const std::string cause = cause_text(self_->system(), message.reason);
+  if (lost.replica && retired_.contains(*lost.replica)) {
+    self_->send(plane_, ReplicaLost{*lost.replica, "it was retired"});
+    return;
+  }
+  if (lost.sampler && !lost.replica) return;  // it hung, and has been replaced
+  replace(lost, cause_text(self_->system(), message.reason));
+}
+
+void Supervisor::replace(const Member& lost, const std::string& cause) {
   if (lost.replica && restarts_[*lost.replica] < kMaxRestarts) {
     restart(lost, cause);
     return;
@@ -105,9 +150,9 @@ void Supervisor::restart(const Member& lost, const std::string& cause) {
                      " of at most " + std::to_string(kMaxRestarts) + " times; its sessions go on from their tokens";
   if (fleet_->lock_step()) text += "; this run is no longer bit-equal to an undisturbed one";
   self_->send(main_, Note{text});
-  self_->send(router_, ReplicaLost{*lost.replica, cause});
-  self_->send(plane_, ReplicaLost{*lost.replica, cause});
-  spawn_sampler(*lost.replica);
+  self_->send(router_, ReplicaLost{*lost.replica, cause, true});
+  self_->send(plane_, ReplicaLost{*lost.replica, cause, true});
+  spawn_sampler(*lost.replica, lost.group, lost.name);
 }
 
 void Supervisor::shut_down() {
@@ -118,9 +163,9 @@ void Supervisor::shut_down() {
 }
 
 caf::behavior supervisor(caf::stateful_actor<Supervisor>* self, FleetPtr fleet, const StartingPointPtr& start,
-                         caf::actor main) {
+                         caf::actor main, caf::actor gate) {
   install_handlers(self);
-  return self->state.start(std::move(fleet), start, std::move(main));
+  return self->state.start(std::move(fleet), start, std::move(main), std::move(gate));
 }
 
 }  // namespace motley::actors

@@ -41,7 +41,7 @@ SystemConfig::SystemConfig(const SystemOptions& options) {
   load<caf::io::middleman>();
   // Both are needed to notice a frozen peer; shorter heartbeats than 2 s drop connections that are shaking hands.
   set("middleman.heartbeat-interval", caf::timespan{std::chrono::seconds(2)});
-  set("middleman.connection-timeout", caf::timespan{std::chrono::seconds(10)});
+  set("middleman.connection-timeout", caf::timespan{options.lost_after});
   set("middleman.app-identifiers", std::vector<std::string>{"motley-1"});
   if (options.keys) load_tls(*options.keys);
 }
@@ -92,6 +92,7 @@ void install_handlers(caf::scheduled_actor* self) {
 }
 
 std::string cause_text(caf::actor_system& system, const caf::error& reason) {
+  if (!reason) return "it ended";  // CAF's own reason of an orderly end has no context to look at
   const caf::message& context = reason.context();
   if (context.size() == 1 && context.match_element<std::string>(0)) return context.get_as<std::string>(0);
   return system.render(reason);

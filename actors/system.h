@@ -15,9 +15,10 @@
 namespace motley::actors {
 
 struct SystemOptions {
-  int64_t threads = 2;               // scheduler's workers; detached actors have threads of their own
-  bool network = false;              // load the middleman, for actors in other processes
-  std::shared_ptr<const Keys> keys;  // with them: also TLS, for those alone who hold the same key file
+  int64_t threads = 2;                  // scheduler's workers; detached actors have threads of their own
+  bool network = false;                 // load the middleman, for actors in other processes
+  std::chrono::seconds lost_after{10};  // without a sign of life a peer elsewhere is lost; at least 3
+  std::shared_ptr<const Keys> keys;     // with them: also TLS, for those alone who hold the same key file
 };
 
 class SystemConfig : public caf::actor_system_config {

@@ -9,12 +9,6 @@ namespace motley::actors {
 
 caf::behavior WeightPlane::start(FleetPtr fleet) {
   fleet_ = std::move(fleet);
-  for (const SamplerGroupOptions& group : fleet_->experiment.samplers) {
-    const Kind kind{fleet_->experiment.group_profile(group), kernels::parse_device(group.device)};
-    const auto found = std::find(kinds_.begin(), kinds_.end(), kind);
-    kind_of_.push_back(static_cast<size_t>(found - kinds_.begin()));
-    if (found == kinds_.end()) kinds_.push_back(kind);
-  }
   return {
       [this](const Publish& publish, const ParametersPtr& parameters) {
         learner_ = caf::actor_cast<caf::actor>(self_->current_sender());
@@ -28,7 +22,8 @@ caf::behavior WeightPlane::start(FleetPtr fleet) {
       },
       [this](const Subscribe& subscribe) {
         Replica& replica = replicas_[subscribe.replica];
-        replica = Replica{subscribe.group, caf::actor_cast<caf::actor>(self_->current_sender()), std::nullopt};
+        replica = Replica{kind_of(subscribe.group, subscribe.remote), subscribe.group,
+                          caf::actor_cast<caf::actor>(self_->current_sender()), std::nullopt};
         if (!target_.empty()) send_weights(replica);
       },
       [this](const WeightsLive& live) {
@@ -58,8 +53,15 @@ void WeightPlane::roll_out() {
   confirm();
 }
 
-WeightsPtr WeightPlane::weights(size_t group, uint64_t version) {
-  const size_t number = kind_of_[group];
+size_t WeightPlane::kind_of(size_t group, bool remote) {
+  const SamplerGroupOptions& options = fleet_->experiment.samplers.at(group);
+  const Kind kind{fleet_->experiment.group_profile(options), remote ? Device{} : kernels::parse_device(options.device)};
+  const auto found = std::find(kinds_.begin(), kinds_.end(), kind);
+  if (found == kinds_.end()) kinds_.push_back(kind);
+  return static_cast<size_t>(std::find(kinds_.begin(), kinds_.end(), kind) - kinds_.begin());
+}
+
+WeightsPtr WeightPlane::weights(size_t number, uint64_t version) {
   WeightsPtr& entry = quantized_[{number, version}];
   if (!entry) {
     {
@@ -77,7 +79,7 @@ void WeightPlane::send_weights(Replica& replica) {
   const uint64_t version = target_[replica.group];
   if (replica.live == version) return;
   replica.live.reset();
-  const WeightsPtr next = weights(replica.group, version);
+  const WeightsPtr next = weights(replica.kind, version);
   self_->send<caf::message_priority::high>(replica.handle, SwapWeights{version, next->digest()}, next);
 }
 

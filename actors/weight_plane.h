@@ -13,6 +13,7 @@ class WeightPlane {
 
  private:
   struct Replica {
+    size_t kind = 0;  // into kinds_
     size_t group = 0;
     caf::actor handle;
     std::optional<uint64_t> live;
@@ -20,7 +21,9 @@ class WeightPlane {
   /// Chooses every group's version and sends it to the replicas.
   void roll_out();
   void send_weights(Replica& replica);
-  WeightsPtr weights(size_t group, uint64_t version);
+  WeightsPtr weights(size_t kind, uint64_t version);
+  /// Of the group's profile: on its device, or as it travels to other processes.
+  size_t kind_of(size_t group, bool remote);
   void confirm();
 
   caf::event_based_actor* self_;
@@ -35,7 +38,6 @@ class WeightPlane {
     bool operator==(const Kind&) const = default;
   };
   std::vector<Kind> kinds_;                                      // distinct ones
-  std::vector<size_t> kind_of_;                                  // by group, into kinds_
   std::map<std::pair<size_t, uint64_t>, WeightsPtr> quantized_;  // by kind and version
   std::map<uint64_t, Replica> replicas_;
   bool quantizing_ = false;

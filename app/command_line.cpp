@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "actors/checkpoint.h"
+#include "actors/remote/join.h"
 #include "actors/run.h"
 #include "actors/security/addresses.h"
 #include "actors/security/keys.h"
@@ -24,6 +25,7 @@ constexpr uint64_t kMaxSeed = 9000000000000000;  // as in the TOML
 /// The parsed arguments of every command, and the command to run.
 struct CommandLine {
   RunArguments run;
+  SamplerArguments sampler;
   GenerateArguments generate;
   ScoreArguments score;
   EvalArguments eval;
@@ -59,9 +61,30 @@ void add_run(CLI::App& app, CommandLine& line) {
   command->add_option("--resume", a.resume, "run folder, or a checkpoint in one, to go on from");
   command->add_option("--stop-after", a.stop_after, "stop with a checkpoint after this update")
       ->check(CLI::Range(int64_t{1}, int64_t{1000000000}));
+  command->add_option("--listen", a.listen,
+                      "HOST:PORT where samplers of other processes join, and the three ports above; port 0: any");
+  command->add_option("--key", a.key, "the fleet's key file (motley keygen); needed beyond this machine");
   command->add_flag("--dry-run", a.dry_run, "print the resolved experiment and stop");
   command->add_flag("--json", a.json, "the closing table as JSON");
   command->callback([&line] { line.command = [&line] { return run_command(line.run); }; });
+}
+
+void add_sampler(CLI::App& app, CommandLine& line) {
+  CLI::App* command = app.add_subcommand("sampler", "add a sampler to a run, from this or another machine");
+  SamplerArguments& a = line.sampler;
+  command->add_option("--join", a.join, "HOST:PORT of the run's --listen")->required();
+  command->add_option("--group", a.group, "of [[samplers]]; default: the one whose profile stands for the device");
+  command->add_option("--device", a.device, std::string("that computes: auto, ") + kDeviceForm)->capture_default_str();
+  command->add_option("--key", a.key, "the fleet's key file (motley keygen)");
+  command->add_option("--model", a.model, "checkpoint or run folder whose model the run must have");
+  command->add_option("--threads", a.threads, "compute threads; 0: one per core")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  command->add_option("--patience", a.patience, "seconds for which a run that is not there is tried for")
+      ->check(CLI::Range(0, 1000000))
+      ->capture_default_str();
+  command->add_option("--instance", a.instance, "name by which a provisioner knows this process")->group("");
+  command->callback([&line] { line.command = [&line] { return sampler_command(line.sampler); }; });
 }
 
 void add_device(CLI::App* command, std::string& device, const char* text) {
@@ -351,6 +374,7 @@ int run_command_line(int argc, char** argv) {
     app.require_subcommand(1);
     CommandLine line;
     add_run(app, line);
+    add_sampler(app, line);
     add_generate(app, line);
     add_score(app, line);
     add_eval(app, line);
@@ -372,6 +396,9 @@ int run_command_line(int argc, char** argv) {
     std::fprintf(stderr, "motley: error: %s\n", error.what());
     return 2;
   } catch (const ModelFileError& error) {
+    std::fprintf(stderr, "motley: error: %s\n", error.what());
+    return 2;
+  } catch (const actors::JoinRefused& error) {
     std::fprintf(stderr, "motley: error: %s\n", error.what());
     return 2;
   } catch (const envs::TaskError& error) {

@@ -11,9 +11,13 @@ namespace motley::app {
 struct RunArguments {
   std::string toml;  // empty with --resume: the run's own experiment
   std::vector<std::string> sets;
-  std::string seed, resume;
+  std::string seed, resume, listen, key;
   std::optional<int64_t> stop_after;
   bool dry_run = false, json = false;
+};
+struct SamplerArguments {
+  std::string join, group, device = "auto", key, model, instance;
+  int64_t threads = 0, patience = 600;  // patience: seconds
 };
 struct GenerateArguments {
   std::string model, profile = "bf16", device = "cpu", prompt;
@@ -82,6 +86,7 @@ struct SimulateArguments {
 };
 
 int run_command(const RunArguments& arguments);
+int sampler_command(const SamplerArguments& arguments);
 int generate_command(const GenerateArguments& arguments);
 int score_command(const ScoreArguments& arguments);
 int eval_command(const EvalArguments& arguments);

@@ -29,7 +29,8 @@ void resolve_slots(Experiment& e, const KeyPositions& keys) {
   }
   for (size_t i = 0; i < e.samplers.size(); ++i) {
     if (given(i)) continue;
-    const int64_t needed = (std::max<int64_t>(missing, 0) + open_replicas - 1) / open_replicas;
+    const int64_t sharers = std::max<int64_t>(1, open_replicas);
+    const int64_t needed = (std::max<int64_t>(missing, 0) + sharers - 1) / sharers;
     e.samplers[i].max_sequences = std::max(kSlots, needed);
   }
 }
@@ -230,8 +231,13 @@ void check_routing(const Experiment& e, const KeyPositions& keys) {
 void check_fleet(const Experiment& e, const KeyPositions& keys) {
   check_routing(e, keys);
   int64_t slots = 0;
+  bool grows = false;  // by samplers that join: what waits for a slot waits in the router
   for (size_t i = 0; i < e.samplers.size(); ++i) {
     slots += e.samplers[i].max_sequences * e.samplers[i].replicas;
+    grows = grows || e.samplers[i].replicas == 0;
+    if (e.samplers[i].replicas == 0 && !e.run.async)
+      throw InputError(keys.of(fmt::format("samplers.{}.replicas", i)), "a group without replicas in lock-step",
+                       "samplers join asynchronous runs only: set run.async = true, or replicas to at least 1");
     const std::string path = fmt::format("samplers.{}.staleness", i);
     if (e.samplers[i].staleness && e.run.async) {
       throw InputError(keys.of(path), "imposed staleness in an asynchronous run",
@@ -246,7 +252,7 @@ void check_fleet(const Experiment& e, const KeyPositions& keys) {
                                  e.algo.prompts, e.algo.group_size, batch),
                      fmt::format("no batch could ever be complete: at least {}", batch));
   }
-  if (slots < e.run.concurrency) {
+  if (slots < e.run.concurrency && !grows) {
     const std::string first = "samplers.0.max_sequences";
     throw InputError(
         keys.of(keys.given("run.concurrency") ? "run.concurrency" : first),

@@ -5,6 +5,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -118,9 +119,34 @@ struct Prepared {
   int64_t keep_through = -1;  // of metrics.jsonl
 };
 
+std::optional<actors::ListenOptions> listen_options(const RunArguments& arguments) {
+  if (arguments.listen.empty()) {
+    if (!arguments.key.empty())
+      throw InputError({"--key " + arguments.key}, "a key, and nowhere to listen", "give --listen HOST:PORT as well");
+    return std::nullopt;
+  }
+  actors::ListenOptions listen;
+  if (!arguments.key.empty()) listen.keys = std::make_shared<const actors::Keys>(actors::read_keys(arguments.key));
+  listen.address = actors::parse_listen_address(arguments.listen, listen.keys != nullptr);
+  return listen;
+}
+
+/// What only shows with the experiment and the way it is run.
+void check_listening(const actors::RunRequest& request) {
+  const std::vector<SamplerGroupOptions>& groups = request.experiment.samplers;
+  if (request.listen && !request.experiment.run.async)
+    throw InputError({"--listen"}, "the run is in lock-step", "samplers join asynchronous runs only: run.async = true");
+  const auto empty =
+      std::find_if(groups.begin(), groups.end(), [](const SamplerGroupOptions& group) { return group.replicas == 0; });
+  if (empty != groups.end() && !request.listen)
+    throw InputError({"samplers." + empty->name}, "a group without replicas, and nobody can join",
+                     "give --listen HOST:PORT, or replicas of at least 1");
+}
+
 Prepared prepare(const RunArguments& arguments) {
   Prepared prepared;
   prepared.request.stop_after = arguments.stop_after;
+  prepared.request.listen = listen_options(arguments);
   if (!arguments.resume.empty()) {
     Resumption resumption = find_resumption(arguments);
     prepared.request.experiment = std::move(resumption.experiment);
@@ -181,6 +207,7 @@ int run_command(const RunArguments& arguments) {
     std::fputs(experiment_to_toml(prepared.request.experiment).c_str(), stdout);
     return 0;
   }
+  check_listening(prepared.request);
   if (!prepared.request.resume) require_memory(prepared.request.experiment, arguments.toml);
   std::signal(SIGPIPE, SIG_IGN);            // a reader of the progress that goes away does not end the run
   const sigset_t blocked = stop_signals();  // inherited by every thread that starts below

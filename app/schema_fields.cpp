@@ -86,6 +86,15 @@ std::vector<Field> run_fields() {
           "threads that wait for rewards, and for the commands of episodes in sandboxes, of which each runs one at a "
           "time; 0: two per core, at least 4")
           .between(0, 1024),
+      field(
+          "run", "lost_after", [](E & e, size_t) -> auto& { return e.run.lost_after; },
+          "seconds without a sign of life after which a sampler on another machine is lost, and its episodes go on "
+          "elsewhere")
+          .between(3, 3600),
+      field(
+          "run", "hang_after", [](E & e, size_t) -> auto& { return e.run.hang_after; },
+          "seconds without a token after which a sampler that has work is given up, and its episodes go on elsewhere")
+          .between(1, 1000000),
   };
 }
 
@@ -365,8 +374,9 @@ std::vector<Field> sampler_fields() {
           "on a device: those that the profile promises, or the fastest (cuBLASLt, matrix units)")
           .one_of(fixed({"invariant", "vendor"})),
       field(
-          "samplers", "replicas", [](E & e, size_t i) -> auto& { return e.samplers.at(i).replicas; }, "engines")
-          .between(1, 256),
+          "samplers", "replicas", [](E & e, size_t i) -> auto& { return e.samplers.at(i).replicas; },
+          "engines in the run's own process; 0 where all are to join from elsewhere (docs/fleet.md)")
+          .between(0, 256),
       field(
           "samplers", "price_per_hour", [](E & e, size_t i) -> auto& { return e.samplers.at(i).price_per_hour; },
           "of one replica, for cost/...")

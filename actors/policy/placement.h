@@ -51,6 +51,8 @@ class Placement {
   /// Groups and sessions that have been placed and not ended; `replica` must serve.
   size_t group_of(uint64_t replica) const { return seats_.at(replica).group; }
   int64_t sessions(uint64_t replica) const;
+  /// It has more of them than slots.
+  bool overfull(uint64_t replica) const { return sessions(replica) > groups_[group_of(replica)].options.slots; }
 
  private:
   struct Seat {

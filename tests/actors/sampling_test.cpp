@@ -99,7 +99,7 @@ TEST_CASE("weights change in the middle of an answer: every token carries its ve
   for (FinishReason finish = FinishReason::none; finish == FinishReason::none;) {
     const auto [done, outputs] = stage.expect<Decoded, StepOutputsPtr>();
     REQUIRE(outputs->size() == 1);
-    CHECK(done.tokens == outputs->front().records.size());
+    CHECK(done.counts.tokens == outputs->front().records.size());
     records.append(outputs->front().records);
     finish = outputs->front().finish;
     ++chunks;
@@ -252,7 +252,8 @@ TEST_CASE("the router continues a session from its tokens under a new attempt, o
   const auto again = std::get<1>(stage.expect<Decode, GenerateRequestsPtr>());
   REQUIRE(again->size() == 1);
   CHECK(again->front().id == 1);
-  stage.self->send(routing, Decoded{.replica = 0, .tokens = 1, .busy_ns = 5}, output(1, {9}, FinishReason::stop));
+  stage.self->send(routing, Decoded{.replica = 0, .counts = {.tokens = 1, .busy_ns = 5}},
+                   output(1, {9}, FinishReason::stop));
   const auto [last, done] = stage.expect<SessionsFinished, FinishedSessionsPtr>();
   CHECK(done->front().attempt == 1);
   CHECK(done->front().finish == FinishReason::stop);

@@ -75,7 +75,7 @@ std::vector<Documented> documented_commands() {
 /// A line of usage, with names to fill in, is not a command: its options must be those of the command's help.
 bool is_usage(const std::string& command) {
   return command.find_first_of("[<|") != std::string::npos ||
-         std::regex_search(command, std::regex(" [A-Z]+(\\.[a-z]+)?( |$)"));
+         std::regex_search(command, std::regex(" [A-Z]+(:[A-Z]+|\\.[a-z]+)?( |$)"));
 }
 
 }  // namespace

@@ -1,0 +1,177 @@
+#include "actors/remote/gate.h"
+
+#include <algorithm>
+
+#include "actors/system.h"
+#include "actors/version.h"
+#include "tensor/config_json.h"
+
+namespace motley::actors {
+namespace {
+
+constexpr std::chrono::seconds kFarewell{2};  // for peers to hear that the run is over
+constexpr size_t kMostNameBytes = 128;        // of a peer, in messages
+
+/// What a peer calls itself goes into the log: printable, and short.
+std::string printable(std::string text) {
+  text.resize(std::min(text.size(), kMostNameBytes));
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
+  return text.empty() ? "unnamed" : text;
+}
+
+}  // namespace
+
+caf::behavior Gate::start(FleetPtr fleet) {
+  fleet_ = std::move(fleet);
+  self_->set_down_handler([this](const caf::down_msg& message) { down(message); });
+  self_->set_default_handler(caf::drop);  // whatever strangers send
+  self_->set_exit_handler([this](const caf::exit_msg& message) {
+    // Others can send exits, too: only who holds the fleet may end it.
+    if (!supervisor_ || message.source == supervisor_) close();
+  });
+  return {
+      [this](const OpenGate& open) {
+        if (plane_) return;
+        plane_ = open.plane;
+        router_ = open.router;
+        supervisor_ = open.supervisor;
+      },
+      [this](const Hello& message) { return hello(message); },
+      [this](const RetireReplica& message) {
+        if (self_->current_sender() != supervisor_) return;
+        if (const Member* const found = member(message.replica)) self_->send(found->proxy, Retire{});
+      },
+      [this](const ReplicaLost& message) {
+        if (self_->current_sender() != supervisor_) return;
+        if (const Member* const found = member(message.replica)) self_->send(found->proxy, PeerLost{message.cause});
+      },
+      [this](Farewell) {
+        if (!closing_) return;
+        for (const auto& [address, each] : members_) self_->send_exit(each.proxy, caf::exit_reason::user_shutdown);
+        members_.clear();
+        quit_if_alone();
+      },
+  };
+}
+
+std::optional<size_t> Gate::group_of(const Hello& hello) const {
+  const auto& groups = fleet_->experiment.samplers;
+  if (hello.group.empty() && groups.size() == 1) return 0;
+  for (size_t g = 0; g < groups.size(); ++g) {
+    const bool fits = hello.group.empty() ? !hello.hardware.empty() &&
+                                                fleet_->experiment.group_profile(groups[g]).hardware == hello.hardware
+                                          : groups[g].name == hello.group;
+    if (fits) return g;
+  }
+  return std::nullopt;
+}
+
+std::string Gate::refusal(const Hello& hello) const {
+  if (hello.protocol != kFleetProtocol)
+    return "it speaks protocol " + std::to_string(hello.protocol) + ", this run protocol " +
+           std::to_string(kFleetProtocol) + ": build both of one source";
+  if (hello.version != version())
+    return "it is motley " + printable(hello.version) + ", this run is motley " + version() +
+           ": build both of one source";
+  const std::string model = config_to_json(fleet_->model);
+  if (!hello.model.empty() && hello.model != model) return "its model is " + hello.model + ", this run's is " + model;
+  if (group_of(hello)) return {};
+  std::string names;
+  for (const SamplerGroupOptions& group : fleet_->experiment.samplers)
+    names += (names.empty() ? "" : ", ") + group.name;
+  if (!hello.group.empty()) return "there is no sampler group " + printable(hello.group) + ": this run has " + names;
+  return "no group's profile stands for " + (hello.hardware.empty() ? "a CPU" : printable(hello.hardware)) +
+         ": name one with --group: " + names;
+}
+
+Welcome Gate::welcome(size_t g) const {
+  const SamplerGroupOptions& group = fleet_->experiment.samplers[g];
+  const kernels::NumericProfile profile = fleet_->experiment.group_profile(group);
+  return {.group = group.name,
+          .profile = group.profile == "trainer" ? fleet_->experiment.trainer.profile : group.profile,
+          .kernels = group.kernels,
+          .profile_text = kernels::describe(profile),
+          .model = config_to_json(fleet_->model),
+          .weights = weights_topic(*fleet_, g),
+          .max_sequences = static_cast<uint64_t>(group.max_sequences),
+          .graphs = group.graphs,
+          .session_port = fleet_->hub->sessions().port(),
+          .fetch_port = fleet_->hub->fetch_port(),
+          .announce_port = fleet_->hub->announce_port(),
+          .silence_ms = static_cast<uint64_t>(fleet_->experiment.run.lost_after) * 1000};
+}
+
+caf::result<Welcome> Gate::hello(const Hello& hello) {
+  if (!plane_) return caf::make_error(caf::sec::runtime_error, std::string("the run is starting"));
+  if (closing_) return caf::make_error(caf::sec::runtime_error, std::string("the run is over"));
+  if (const std::string reason = refusal(hello); !reason.empty()) {
+    self_->send(supervisor_, Note{printable(hello.name) + " may not join as a sampler: " + reason});
+    return Welcome{.refusal = reason};
+  }
+  const size_t group = *group_of(hello);
+  Welcome answer = welcome(group);
+  answer.replica = fleet_->next_replica++;
+  const auto process = caf::actor_cast<caf::actor>(self_->current_sender());
+  const caf::actor proxy =
+      self_->spawn(remote_sampler, fleet_, RemotePeer{answer.replica, group, process}, plane_, router_);
+  answer.proxy = proxy;
+  const std::string name =
+      "sampler " + answer.group + "/" + std::to_string(answer.replica) + " (" + printable(hello.name) + ")";
+  members_[proxy.address()] = {answer.replica, name, proxy, process};
+  self_->monitor(proxy);
+  self_->send(supervisor_, Note{name + " joins"});
+  auto promise = self_->make_response_promise<Welcome>();
+  self_->request(proxy, kRequestLimit, TokenQuery{})
+      .then(
+          [promise, answer](const std::string& token) mutable {
+            answer.token = token;
+            promise.deliver(answer);
+          },
+          [promise](caf::error& error) mutable { promise.deliver(error); });
+  return promise;
+}
+
+Gate::Member* Gate::member(uint64_t replica) {
+  for (auto& [address, member] : members_)
+    if (member.replica == replica) return &member;
+  return nullptr;
+}
+
+void Gate::down(const caf::down_msg& message) {
+  const auto found = members_.extract(message.source);
+  if (found.empty()) return;
+  const Member& gone = found.mapped();
+  if (!closing_) {
+    const bool left = message.reason == caf::exit_reason::normal;
+    const std::string cause = left ? "it left" : cause_text(self_->system(), message.reason);
+    if (!left) self_->send(router_, ReplicaLost{gone.replica, cause});
+    self_->send(plane_, ReplicaLost{gone.replica, cause});
+    self_->send(supervisor_, Note{gone.name + (left ? " left" : " was lost (" + cause + ")") +
+                                  "; its sessions go on elsewhere from their tokens"});
+  }
+  quit_if_alone();
+}
+
+void Gate::close() {
+  if (std::exchange(closing_, true)) return;
+  for (const auto& [address, member] : members_) {
+    if (member.process)
+      self_->send(member.process, Over{fleet_->finished});
+    else
+      self_->send_exit(member.proxy, caf::exit_reason::user_shutdown);
+  }
+  self_->delayed_send(self_, kFarewell, Farewell{});
+  quit_if_alone();
+}
+
+void Gate::quit_if_alone() {
+  if (closing_ && members_.empty()) self_->quit(caf::exit_reason::user_shutdown);
+}
+
+caf::behavior gate(caf::stateful_actor<Gate>* self, FleetPtr fleet) {
+  install_handlers(self);
+  return self->state.start(std::move(fleet));
+}
+
+}  // namespace motley::actors

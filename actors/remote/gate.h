@@ -1,0 +1,42 @@
+// The gate: the one actor that other processes reach. It looks at who wants to join, gives each a proxy, and says in
+// the log who came and who went.
+#pragma once
+
+#include "actors/messages.h"
+#include "actors/remote/remote_sampler.h"
+
+namespace motley::actors {
+
+class Gate {
+ public:
+  explicit Gate(caf::event_based_actor* self) : self_(self) {}
+  caf::behavior start(FleetPtr fleet);
+
+ private:
+  struct Member {
+    uint64_t replica = 0;
+    std::string name;  // for messages
+    caf::actor proxy, process;
+  };
+  caf::result<Welcome> hello(const Hello& hello);
+  /// Why it may not join, whatever it tries again; empty: it may.
+  std::string refusal(const Hello& hello) const;
+  /// By its name, or by the hardware.
+  std::optional<size_t> group_of(const Hello& hello) const;
+  Welcome welcome(size_t group) const;
+  void down(const caf::down_msg& message);
+  Member* member(uint64_t replica);
+  /// Tells everybody that the run is over, and ends when they have gone or a moment has passed.
+  void close();
+  void quit_if_alone();
+
+  caf::event_based_actor* self_;
+  FleetPtr fleet_;
+  caf::actor plane_, router_, supervisor_;     // null before the fleet is there
+  std::map<caf::actor_addr, Member> members_;  // by the proxy
+  bool closing_ = false;
+};
+
+caf::behavior gate(caf::stateful_actor<Gate>* self, FleetPtr fleet);
+
+}  // namespace motley::actors

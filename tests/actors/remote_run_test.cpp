@@ -1,0 +1,181 @@
+// Samplers that join a run over the network, here from other threads of the same process.
+#include <algorithm>
+#include <condition_variable>
+#include <future>
+#include <mutex>
+#include <set>
+
+#include "actors/remote/join.h"
+#include "actors/trajectory_file.h"
+#include "tests/actors/tiny_run.h"
+
+namespace motley::actors {
+namespace {
+
+/// A run of no sampler of its own; its log says where it listens.
+class Listening final : public RunObserver {
+ public:
+  void started(int64_t, int64_t, int64_t) override {}
+  void warm_start(int64_t, int64_t, double, bool) override {}
+  void update(int64_t update, const algos::Metrics& metrics) override {
+    rows.push_back(metrics);
+    const std::lock_guard lock(mutex_);
+    update_ = update;
+    changed_.notify_all();
+  }
+  void message(const std::string& text) override {
+    const std::lock_guard lock(mutex_);
+    notes.push_back(text);
+    changed_.notify_all();
+  }
+  Address address() {
+    constexpr std::string_view kBefore = "--join ";
+    std::unique_lock lock(mutex_);
+    std::optional<Address> found;
+    changed_.wait_for(lock, std::chrono::seconds(20), [&] {
+      for (const std::string& note : notes)
+        if (const size_t place = note.find(kBefore); place != std::string::npos)
+          found = parse_join_address(note.substr(place + kBefore.size()));
+      return found.has_value();
+    });
+    return found.value();
+  }
+  void wait_for_update(int64_t update) {
+    std::unique_lock lock(mutex_);
+    REQUIRE(changed_.wait_for(lock, std::chrono::seconds(20), [&] { return update_ >= update; }));
+  }
+  /// Notes that hold the text.
+  int64_t count(const std::string& text) {
+    const std::lock_guard lock(mutex_);
+    return std::count_if(notes.begin(), notes.end(),
+                         [&](const std::string& note) { return note.find(text) != std::string::npos; });
+  }
+
+  std::vector<algos::Metrics> rows;
+  std::vector<std::string> notes;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int64_t update_ = -1;
+};
+
+Experiment remote_experiment(int64_t updates) {
+  Experiment experiment = tiny_experiment(true);
+  experiment.run.updates = updates;
+  experiment.run.keep_trajectories = "all";
+  experiment.samplers[0].replicas = 0;
+  return experiment;
+}
+
+struct Running {
+  explicit Running(const Experiment& experiment, std::shared_ptr<const Keys> keys = nullptr) {
+    RunRequest request{.experiment = experiment, .folder = folder.path()};
+    request.listen = ListenOptions{.address = {"127.0.0.1", 0}, .keys = std::move(keys)};
+    result = std::async(std::launch::async,
+                        [this, request = std::move(request)] { return run_experiment(request, seen, stop); });
+    address = seen.address();
+  }
+  ~Running() { stop = 1; }
+  TemporaryFolder folder;
+  Listening seen;
+  StopRequest stop{0};
+  Address address;
+  std::future<RunSummary> result;  // the last: it ends first
+};
+
+struct Joined {
+  explicit Joined(JoinRequest request) {
+    end = std::async(std::launch::async, [this, request = std::move(request)] {
+      return run_sampler(
+          request,
+          [this](const std::string& text) {
+            const std::lock_guard lock(mutex);
+            said.push_back(text);
+          },
+          stop);
+    });
+  }
+  ~Joined() { stop = 1; }
+  std::mutex mutex;
+  std::vector<std::string> said;
+  StopRequest stop{0};
+  std::future<JoinEnd> end;
+};
+
+void check_ids_are_unique(const std::filesystem::path& folder, int64_t updates) {
+  std::set<std::pair<uint64_t, uint32_t>> ids;
+  int64_t samples = 0;
+  for (int64_t update = 1; update <= updates; ++update)
+    for (const algos::Trajectory& sample : read_trajectories(trajectory_path(folder, update), 1000000)) {
+      ids.emplace(sample.group, sample.sample);
+      ++samples;
+    }
+  CHECK(samples == updates * 8);
+  CHECK(static_cast<int64_t>(ids.size()) == samples);
+}
+
+}  // namespace
+
+TEST_CASE("a run without samplers of its own trains on those that join, and ends them") {
+  Running run(remote_experiment(3));
+  Joined first({.address = run.address, .group = "one"}), second({.address = run.address});
+  const RunSummary summary = run.result.get();
+  CHECK(summary.updates == 3);
+  CHECK(first.end.get() == JoinEnd::run_over);
+  CHECK(second.end.get() == JoinEnd::run_over);
+  CHECK(run.seen.count("joins") == 2);
+  for (const algos::Metrics& row : run.seen.rows) {
+    if (!row.contains("kl/sampler_trainer")) continue;
+    CHECK(row.at("samples/failed") == 0.0);
+  }
+  check_ids_are_unique(run.folder.path(), 3);
+}
+
+TEST_CASE("a sampler that leaves hands its sessions over: nothing fails, nothing is lost") {
+  Running run(remote_experiment(12));
+  Joined stays({.address = run.address});
+  {
+    Joined leaves({.address = run.address});
+    run.seen.wait_for_update(3);
+    leaves.stop = 1;
+    CHECK(leaves.end.get() == JoinEnd::left);
+  }
+  CHECK(run.result.get().updates == 12);
+  CHECK(run.seen.count(" left; ") == 1);
+  CHECK(run.seen.count("was lost") == 0);
+  for (const algos::Metrics& row : run.seen.rows)
+    if (row.contains("samples/failed")) CHECK(row.at("samples/failed") == 0.0);
+  check_ids_are_unique(run.folder.path(), 12);
+}
+
+TEST_CASE("who does not fit the run is refused, with both sides' values") {
+  Running run(remote_experiment(1000));
+  StopRequest stop{0};
+  const auto refusal = [&](const std::string& group, const std::string& model) -> std::string {
+    JoinRequest request;
+    request.address = run.address;
+    request.group = group;
+    request.model = model;
+    try {
+      run_sampler(
+          request, [](const std::string&) {}, stop);
+    } catch (const JoinRefused& error) {
+      return error.what();
+    }
+    return "joined";
+  };
+  CHECK(refusal("two", "") == "the run refuses this sampler: there is no sampler group two: this run has one");
+  const std::string model = refusal("", "{\"hidden_size\": 7}");
+  CHECK(model.find("its model is {\"hidden_size\": 7}, this run's is {") != std::string::npos);
+}
+
+TEST_CASE("a sampler's patience with a run that is not there ends") {
+  StopRequest stop{0};
+  const JoinRequest request{.address = {"127.0.0.1", 1}, .patience = std::chrono::seconds(0)};
+  CHECK_THROWS_WITH(run_sampler(
+                        request, [](const std::string&) {}, stop),
+                    Catch::Matchers::StartsWith("no run at 127.0.0.1:1 for 0 s: "));
+}
+
+}  // namespace motley::actors
