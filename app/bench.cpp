@@ -100,7 +100,7 @@ std::string ceilings_text(const Ceilings& ceilings) {
 }
 
 /// Rows that are no timing of a case, but a list of numbers.
-bool is_list(const BenchRow& row) { return row.group == "run" || row.group == "sizes"; }
+bool is_list(const BenchRow& row) { return row.group == "run" || row.group == "sizes" || row.group == "actors"; }
 
 std::string list_text(const BenchRow& row) {
   std::string out = row.name + "\n";
@@ -133,6 +133,7 @@ const std::vector<Benchmark>& benchmarks() {
        check_trainer,
        bench_trainer},
       {"weights", {"--shape", "--profile", "--repetitions", "--quick", "--rows-only"}, check_weights, bench_weights},
+      {"actors", {"--quick"}, check_actors, bench_actors},
       {"run", {"--set"}, check_run, bench_run}};
   return table;
 }
@@ -209,7 +210,7 @@ int bench_command(const BenchArguments& given) {
   benchmark.check(given);
   BenchArguments arguments = given;
   if (arguments.threads.empty()) arguments.threads = {1};
-  const bool model_alone = arguments.rows_only || benchmark.name == "run";
+  const bool model_alone = arguments.rows_only || benchmark.name == "run" || benchmark.name == "actors";
   const Ceilings ceilings = model_alone ? Ceilings{} : measure_ceilings(arguments);
   const std::vector<BenchRow> rows = benchmark.run(arguments);
   if (arguments.json) {

@@ -95,11 +95,13 @@ void check_kernels(const BenchArguments& arguments);
 void check_sampler(const BenchArguments& arguments);
 void check_trainer(const BenchArguments& arguments);
 void check_weights(const BenchArguments& arguments);
+void check_actors(const BenchArguments& arguments);
 void check_run(const BenchArguments& arguments);
 std::vector<BenchRow> bench_kernels(const BenchArguments& arguments);
 std::vector<BenchRow> bench_sampler(const BenchArguments& arguments);
 std::vector<BenchRow> bench_trainer(const BenchArguments& arguments);
 std::vector<BenchRow> bench_weights(const BenchArguments& arguments);
+std::vector<BenchRow> bench_actors(const BenchArguments& arguments);
 std::vector<BenchRow> bench_run(const BenchArguments& arguments);
 
 /// This binary as a process of its own: its stdout, and what the system says it

@@ -7,33 +7,12 @@
 #include "app/bench.h"
 #include "app/experiment_toml.h"
 #include "app/input_error.h"
+#include "app/scratch_folder.h"
 
 namespace motley::app {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// Holds the runs of one benchmark, and nothing of theirs afterwards: every run
-/// starts cold.
-class ScratchFolder {
- public:
-  ScratchFolder() {
-    std::string pattern = (fs::temp_directory_path() / "motley-bench-XXXXXX").string();
-    if (!mkdtemp(pattern.data()))
-      throw std::runtime_error("no scratch folder can be made in " + fs::temp_directory_path().string());
-    path_ = pattern;
-  }
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
-  ~ScratchFolder() {
-    std::error_code error;
-    fs::remove_all(path_, error);
-  }
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
 
 /// Sums over the lines of a metrics.jsonl, in seconds (docs/metrics.md).
 struct RunTimes {

@@ -200,7 +200,7 @@ void add_bench(CLI::App& app, CommandLine& line) {
   const auto list = [&](const char* name, auto& values, const char* text) {
     return command->add_option(name, values, text)->delimiter(',')->allow_extra_args(false);
   };
-  command->add_option("what", a.what, "kernels, sampler, trainer, weights or run")->required();
+  command->add_option("what", a.what, "kernels, sampler, trainer, weights, actors or run")->required();
   command->add_option("experiment", a.experiment, "TOML file (run)");
   repeated(command->add_option("--set", a.sets, "key=value, over the file's (run)"));
   list("--only", a.only, "groups of kernels, separated by commas: products, attention, ... (kernels)");

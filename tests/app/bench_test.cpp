@@ -90,6 +90,19 @@ TEST_CASE("bench weights tells how fast weights travel, and how many bytes of th
   CHECK(rows.at(7).at("plain") < rows.at(6).at("plain"));  // nvfp4 is smaller than bf16
 }
 
+TEST_CASE("bench actors times a request here and over loopback, and whole episodes") {
+  const TemporaryFolder folder;
+  const nlohmann::json rows = bench(folder, {"actors", "--quick"}).at("rows");
+  REQUIRE(rows.size() == 3);
+  for (size_t i = 0; i < 2; ++i) {
+    CHECK(rows.at(i).at("engine_microseconds") > 0.0);
+    CHECK(rows.at(i).at("median_microseconds") > rows.at(i).at("engine_microseconds"));
+    CHECK(rows.at(i).at("p99_microseconds") >= rows.at(i).at("median_microseconds"));
+  }
+  CHECK(rows.at(2).at("trajectories") == 5 * 1024);
+  CHECK(rows.at(2).at("microseconds_each") > rows.at(2).at("microseconds_each_without_compute"));
+}
+
 TEST_CASE("a training step's peak of memory leaves the arrays of the ceilings out") {
   const TemporaryFolder folder;
   const std::vector<std::string> words{"bench", "trainer", "--shape", "1M", "--profile", "fp32"};
