@@ -4,10 +4,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <caf/io/all.hpp>
 #include <caf/openssl/all.hpp>
 #include <cerrno>
+#include <condition_variable>
 #include <cstring>
+#include <mutex>
 #include <stdexcept>
 
 #include "actors/messages.h"
@@ -31,6 +34,26 @@ std::string why_not_bound(const Address& address) {
   return why;
 }
 
+constexpr uint64_t kOpenFiles = 8192;  // with room for strangers until they are put out
+constexpr std::chrono::milliseconds kLook{500};
+constexpr std::chrono::seconds kHeartbeat{2};
+
+void keep_door(const std::stop_token& stop, Doorkeeper& doorkeeper) {
+  std::mutex mutex;
+  std::condition_variable_any ended;
+  for (std::unique_lock lock(mutex); !stop.stop_requested();) {
+    doorkeeper.look(Doorkeeper::Clock::now());
+    ended.wait_for(lock, stop, kLook, [] { return false; });
+  }
+}
+
+/// Of a system that was made with our configuration.
+Doorkeeper& doorkeeper_of(caf::actor_system& system) {
+  return dynamic_cast<const SystemConfig&>(system.config()).doorkeeper();
+}
+
+uint64_t handshake_bytes(bool secured) { return secured ? kTlsHandshakeBytes : kPlainHandshakeBytes; }
+
 }  // namespace
 
 SystemConfig::SystemConfig(const SystemOptions& options) {
@@ -40,9 +63,14 @@ SystemConfig::SystemConfig(const SystemOptions& options) {
   if (!options.network) return;
   load<caf::io::middleman>();
   // Both are needed to notice a frozen peer; shorter heartbeats than 2 s drop connections that are shaking hands.
-  set("middleman.heartbeat-interval", caf::timespan{std::chrono::seconds(2)});
+  set("middleman.heartbeat-interval", caf::timespan{kHeartbeat});
   set("middleman.connection-timeout", caf::timespan{options.lost_after});
   set("middleman.app-identifiers", std::vector<std::string>{"motley-1"});
+  DoorLimits door = options.door;
+  door.silence =
+      std::max<std::chrono::milliseconds>(door.silence, options.lost_after + kHeartbeat);  // first CAF's turn
+  doorkeeper_ = std::make_unique<Doorkeeper>(door);
+  watch_ = std::jthread([this](const std::stop_token& stop) { keep_door(stop, *doorkeeper_); });
   if (options.keys) load_tls(*options.keys);
 }
 
@@ -63,12 +91,17 @@ uint16_t publish_actor(caf::actor_system& system, const caf::actor& actor, uint1
   constexpr bool kReuse = true;
   const auto published = secured ? caf::openssl::publish(actor, port, address.c_str(), kReuse)
                                  : caf::io::publish(actor, port, address.c_str(), kReuse);
-  if (published) return *published;
+  if (published) {
+    doorkeeper_of(system).watch_listening(*published, handshake_bytes(secured));
+    raise_descriptor_limit(kOpenFiles);
+    return *published;
+  }
   const Address where{address, port};
   throw AddressError("nothing can listen on " + address_text(where) + ": " + why_not_bound(where));
 }
 
-caf::actor connector(caf::actor_system& system, bool secured) {
+caf::actor connector(caf::actor_system& system, bool secured, uint16_t port) {
+  doorkeeper_of(system).watch_dialed(port, handshake_bytes(secured));
   return secured ? caf::actor_cast<caf::actor>(system.openssl_manager().actor_handle())
                  : caf::actor_cast<caf::actor>(system.middleman().actor_handle());
 }

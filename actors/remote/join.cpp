@@ -60,8 +60,8 @@ class Joiner {
  private:
   caf::actor connect(caf::scoped_actor& self, std::string& failure) {
     caf::actor found;
-    self->request(connector(system_, request_.keys != nullptr), kConnectLimit, caf::connect_atom_v,
-                  request_.address.host, request_.address.port)
+    self->request(connector(system_, request_.keys != nullptr, request_.address.port), kConnectLimit,
+                  caf::connect_atom_v, request_.address.host, request_.address.port)
         .receive(
             [&](const caf::node_id&, const caf::strong_actor_ptr& who, const std::set<std::string>&) {
               found = caf::actor_cast<caf::actor>(who);

@@ -4,6 +4,7 @@
 
 #include "actors/messages.h"
 #include "actors/system.h"
+#include "tests/actors/strangers.h"
 
 namespace motley::actors {
 namespace {
@@ -15,11 +16,13 @@ caf::behavior echo(caf::event_based_actor*) {
   return {[](StopRun) { return StopRun{}; }};
 }
 
-SystemOptions options(KeysPtr keys) { return {.threads = 1, .network = true, .keys = std::move(keys)}; }
+SystemOptions options(KeysPtr keys, DoorLimits door = {}) {
+  return {.threads = 1, .network = true, .keys = std::move(keys), .door = door};
+}
 
 /// A system with an actor that others can reach at a port of loopback.
 struct Listener {
-  explicit Listener(KeysPtr keys) : config(options(keys)), system(config) {
+  explicit Listener(KeysPtr keys, DoorLimits door = {}) : config(options(keys, door)), system(config) {
     caf::actor actor = system.spawn(echo);
     port = publish_actor(system, actor, 0, "127.0.0.1", keys != nullptr);
     published = actor.id();
@@ -35,14 +38,33 @@ struct Listener {
   caf::actor_id published = 0;
 };
 
+/// A port of loopback where connections come about and nobody reads.
+struct SilentPort {
+  SilentPort() : listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    REQUIRE(::bind(listener, reinterpret_cast<sockaddr*>(&address), size) == 0);
+    REQUIRE(::listen(listener, 8) == 0);
+    REQUIRE(::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size) == 0);
+    port = ntohs(address.sin_port);
+  }
+  ~SilentPort() { ::close(listener); }
+  SilentPort(const SilentPort&) = delete;
+  SilentPort& operator=(const SilentPort&) = delete;
+  int listener;
+  uint16_t port = 0;
+};
+
 /// What comes of connecting and asking: empty, or CAF's words.
-std::string ask(KeysPtr keys, uint16_t port, std::chrono::milliseconds limit) {
-  SystemConfig config(options(keys));
+std::string ask(KeysPtr keys, uint16_t port, std::chrono::milliseconds limit, DoorLimits door = {}) {
+  SystemConfig config(options(keys, door));
   caf::actor_system system(config);
   caf::scoped_actor self(system);
   std::string failure;
   caf::actor peer;
-  self->request(connector(system, keys != nullptr), limit, caf::connect_atom_v, std::string("127.0.0.1"), port)
+  self->request(connector(system, keys != nullptr, port), limit, caf::connect_atom_v, std::string("127.0.0.1"), port)
       .receive([&](const caf::node_id&, const caf::strong_actor_ptr& who,
                    const std::set<std::string>&) { peer = caf::actor_cast<caf::actor>(who); },
                [&](const caf::error& error) { failure = system.render(error); });
@@ -65,6 +87,49 @@ TEST_CASE("TLS lets in the holder of the key file, and nobody else") {
   const Listener open(nullptr);
   CHECK(ask(nullptr, open.port, kLimit).empty());
   CHECK_FALSE(ask(keys, open.port, kLimit).empty());
+}
+
+TEST_CASE("strangers by the hundred at CAF's port are cut off, and the fleet's own come in meanwhile") {
+  const auto keys = std::make_shared<const Keys>(make_keys());
+  // The beginning of TLS 1.3's first message, and of CAF's.
+  const std::string tls("\x16\3\1\0\xc8\1\0\0\xc4\3\3half", 15), caf("\1\0\0\0", 4);
+  constexpr std::chrono::seconds kLimit(5);
+  const size_t before = open_descriptors();
+  {
+    const DoorLimits limits{.handshake = std::chrono::milliseconds(500)};
+    const Listener plain(nullptr, limits), secured(keys, limits);
+    Strangers at_plain(plain.port), at_secured(secured.port);
+    for (auto& [strangers, half] : {std::pair<Strangers&, std::string>(at_plain, caf), {at_secured, tls}}) {
+      strangers.open(100, "");
+      strangers.open(100, half);
+      strangers.open(50, "GET / HTTP/1.1\r\n\r\n");
+      strangers.open(50, std::string(2000, '\xff'));
+    }
+    CHECK(ask(nullptr, plain.port, kLimit).empty());
+    CHECK(ask(keys, secured.port, kLimit).empty());
+    CHECK(at_plain.all_closed_within(std::chrono::seconds(3)));
+    CHECK(at_secured.all_closed_within(std::chrono::seconds(3)));
+    CHECK(ask(nullptr, plain.port, kLimit).empty());
+    CHECK(ask(keys, secured.port, kLimit).empty());
+  }
+  CHECK(open_descriptors() == before);
+}
+
+TEST_CASE("a peer that accepts and never answers costs the limit, and no more") {
+  const SilentPort silent;
+  constexpr std::chrono::milliseconds kLimit(200);
+  CHECK(why_unreachable({"127.0.0.1", silent.port}, kLimit).empty());
+  for (const KeysPtr& keys : {KeysPtr(), std::make_shared<const Keys>(make_keys())}) {
+    const auto start = std::chrono::steady_clock::now();
+    CHECK_THAT(ask(keys, silent.port, kLimit, {.handshake = kLimit}), Contains("timeout"));
+    CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(3));
+  }
+  // One whose queue is full takes no connection at all, as behind a firewall that drops packets.
+  Strangers queue(silent.port);
+  queue.fill();
+  CHECK_THAT(why_unreachable({"127.0.0.1", silent.port}, kLimit), Contains("no answer within 200 ms"));
+  CHECK_THAT(why_unreachable({"127.0.0.1", 1}, kLimit), Contains("refused"));
+  CHECK_THAT(why_unreachable({"no-such-host.invalid", 1}, kLimit), Contains("no address of no-such-host.invalid"));
 }
 
 TEST_CASE("an address that cannot be listened on is named with the system's reason") {
