@@ -110,7 +110,10 @@ struct OpenGate {
 };
 struct Farewell {};
 struct TokenQuery {};  // of a proxy: what its peer attaches with
-struct PeerFrame {     // FrameKind; the body travels beside it
+struct PeerHello {     // of an engine that speaks frames alone; the body travels beside it
+  std::string route;
+};
+struct PeerFrame {  // FrameKind; the body travels beside it
   uint8_t kind = 0;
 };
 struct PeerClosed {  // its connection
@@ -207,6 +210,7 @@ MOTLEY_MESSAGE(Over, m.finished)
 MOTLEY_MESSAGE(OpenGate, m.plane, m.router, m.supervisor)
 MOTLEY_MESSAGE(Farewell)
 MOTLEY_MESSAGE(TokenQuery)
+MOTLEY_MESSAGE(PeerHello, m.route)
 MOTLEY_MESSAGE(PeerFrame, m.kind)
 MOTLEY_MESSAGE(PeerClosed, m.cause)
 MOTLEY_MESSAGE(PeerLost, m.cause)
@@ -262,6 +266,7 @@ CAF_ADD_TYPE_ID(motley, (motley::actors::Over))
 CAF_ADD_TYPE_ID(motley, (motley::actors::OpenGate))
 CAF_ADD_TYPE_ID(motley, (motley::actors::Farewell))
 CAF_ADD_TYPE_ID(motley, (motley::actors::TokenQuery))
+CAF_ADD_TYPE_ID(motley, (motley::actors::PeerHello))
 CAF_ADD_TYPE_ID(motley, (motley::actors::PeerFrame))
 CAF_ADD_TYPE_ID(motley, (motley::actors::PeerClosed))
 CAF_ADD_TYPE_ID(motley, (motley::actors::PeerLost))

@@ -36,8 +36,13 @@ caf::behavior Gate::start(FleetPtr fleet) {
         plane_ = open.plane;
         router_ = open.router;
         supervisor_ = open.supervisor;
+        const auto me = caf::actor_cast<caf::actor>(self_);
+        fleet_->hub->sessions().set_hello([me](std::string route, std::string body) {
+          caf::anon_send(me, PeerHello{std::move(route)}, std::make_shared<const std::string>(std::move(body)));
+        });
       },
       [this](const Hello& message) { return hello(message); },
+      [this](const PeerHello& message, const FrameBodyPtr& body) { peer_hello(message.route, *body); },
       [this](const RetireReplica& message) {
         if (self_->current_sender() != supervisor_) return;
         if (const Member* const found = member(message.replica)) self_->send(found->proxy, Retire{});
@@ -112,15 +117,10 @@ caf::result<Welcome> Gate::hello(const Hello& hello) {
   const size_t group = *group_of(hello);
   Welcome answer = welcome(group);
   answer.replica = fleet_->next_replica++;
-  const auto process = caf::actor_cast<caf::actor>(self_->current_sender());
   const caf::actor proxy =
-      self_->spawn(remote_sampler, fleet_, RemotePeer{answer.replica, group, process}, plane_, router_);
+      add(answer, hello.name,
+          {.replica = answer.replica, .group = group, .process = caf::actor_cast<caf::actor>(self_->current_sender())});
   answer.proxy = proxy;
-  const std::string name =
-      "sampler " + answer.group + "/" + std::to_string(answer.replica) + " (" + printable(hello.name) + ")";
-  members_[proxy.address()] = {answer.replica, name, proxy, process};
-  self_->monitor(proxy);
-  self_->send(supervisor_, Note{name + " joins"});
   auto promise = self_->make_response_promise<Welcome>();
   self_->request(proxy, kRequestLimit, TokenQuery{})
       .then(
@@ -130,6 +130,54 @@ caf::result<Welcome> Gate::hello(const Hello& hello) {
           },
           [promise](caf::error& error) mutable { promise.deliver(error); });
   return promise;
+}
+
+caf::actor Gate::add(const Welcome& welcome, const std::string& peer_name, const RemotePeer& peer) {
+  const caf::actor proxy = self_->spawn(remote_sampler, fleet_, peer, plane_, router_);
+  const std::string name =
+      "sampler " + welcome.group + "/" + std::to_string(welcome.replica) + " (" + printable(peer_name) + ")";
+  members_[proxy.address()] = {welcome.replica, name, proxy, peer.process};
+  self_->monitor(proxy);
+  self_->send(supervisor_, Note{name + " joins"});
+  return proxy;
+}
+
+void Gate::peer_hello(const std::string& route, const std::string& body) {
+  SessionServer& sessions = fleet_->hub->sessions();
+  if (closing_) return sessions.refuse_hello(route, "the run is over");
+  HelloBody said;
+  try {
+    said = parse_hello(body);
+  } catch (const WireError& error) {
+    return sessions.refuse_hello(route, error.what());
+  }
+  const Hello hello{.protocol = said.protocol, .version = version(), .name = said.name, .group = said.group};
+  std::string reason = refusal(hello);
+  if (reason.empty() && fleet_->experiment.record_kind() != RecordKind::sampled)
+    reason =
+        "this run records more than the drawn token's probability (sampling.top_p, sampling.top_k or its "
+        "correction ask for it), which only motley's own samplers report";
+  if (!reason.empty()) {
+    self_->send(supervisor_, Note{printable(said.name) + " may not join as a sampler: " + reason});
+    return sessions.refuse_hello(route, reason);
+  }
+  const size_t group = *group_of(hello);
+  Welcome place = welcome(group);
+  place.replica = fleet_->next_replica++;
+  add(place, said.name,
+      {.replica = place.replica,
+       .group = group,
+       .route = route,
+       .welcome = welcome_body({.replica = place.replica,
+                                .slots = place.max_sequences,
+                                .vocabulary = static_cast<uint64_t>(fleet_->tokenizer.size()),
+                                .silence_ms = place.silence_ms,
+                                .group = place.group,
+                                .profile = place.profile_text,
+                                .model = place.model,
+                                .weights = place.weights,
+                                .fetch_port = place.fetch_port,
+                                .announce_port = place.announce_port})});
 }
 
 Gate::Member* Gate::member(uint64_t replica) {

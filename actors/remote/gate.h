@@ -19,6 +19,9 @@ class Gate {
     caf::actor proxy, process;
   };
   caf::result<Welcome> hello(const Hello& hello);
+  /// Of an engine that speaks frames alone (docs/sampler-protocol.md).
+  void peer_hello(const std::string& route, const std::string& body);
+  caf::actor add(const Welcome& welcome, const std::string& name, const RemotePeer& peer);
   /// Why it may not join, whatever it tries again; empty: it may.
   std::string refusal(const Hello& hello) const;
   /// By its name, or by the hardware.

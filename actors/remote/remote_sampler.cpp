@@ -21,13 +21,15 @@ caf::behavior RemoteSampler::start(FleetPtr fleet, RemotePeer peer, caf::actor p
   plane_ = std::move(plane);
   router_ = std::move(router);
   const caf::actor me(self_);
-  token_ = fleet_->hub->sessions().admit(
-      {.frame =
-           [me](FrameKind kind, std::string body) {
-             caf::anon_send(me, PeerFrame{static_cast<uint8_t>(kind)},
-                            std::make_shared<const std::string>(std::move(body)));
-           },
-       .closed = [me](const std::string& cause) { caf::anon_send(me, PeerClosed{cause}); }});
+  SessionServer::Peer events{.frame =
+                                 [me](FrameKind kind, std::string body) {
+                                   caf::anon_send(me, PeerFrame{static_cast<uint8_t>(kind)},
+                                                  std::make_shared<const std::string>(std::move(body)));
+                                 },
+                             .closed = [me](const std::string& cause) { caf::anon_send(me, PeerClosed{cause}); }};
+  SessionServer& sessions = fleet_->hub->sessions();
+  token_ =
+      peer_.process ? sessions.admit(std::move(events)) : sessions.admit(std::move(events), peer_.route, peer_.welcome);
   if (peer_.process) {
     self_->monitor(peer_.process);
     self_->set_down_handler([this](const caf::down_msg& message) {

@@ -13,7 +13,8 @@ namespace motley::actors {
 struct RemotePeer {
   uint64_t replica = 0;
   size_t group = 0;
-  caf::actor process;  // whose end is the sampler's; none: a peer that speaks frames alone
+  caf::actor process;          // whose end is the sampler's; none: an engine that speaks frames alone
+  std::string route, welcome;  // of that engine: where it said hello, and the answer
 };
 
 class RemoteSampler {

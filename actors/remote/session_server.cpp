@@ -51,6 +51,7 @@ void SessionServer::stop() {
   posted_.post([] {});
   thread_.join();
   posted_.run();
+  hello_ = nullptr;
   peers_.clear();
 }
 
@@ -62,6 +63,28 @@ std::string SessionServer::admit(Peer peer) {
     state.heard = Clock::now();
   });
   return token;
+}
+
+std::string SessionServer::admit(Peer peer, const std::string& route, std::string welcome) {
+  std::string token = new_token();
+  posted_.post([this, token, route, peer = std::move(peer), welcome = std::move(welcome)]() mutable {
+    State& state = peers_[token];
+    state.peer = std::move(peer);
+    state.route = route;
+    state.received = 1;
+    state.heard = Clock::now();
+    tokens_[route] = token;
+    send_to(state, FrameKind::welcome, welcome);
+  });
+  return token;
+}
+
+void SessionServer::set_hello(std::function<void(std::string, std::string)> hello) {
+  posted_.post([this, hello = std::move(hello)]() mutable { hello_ = std::move(hello); });
+}
+
+void SessionServer::refuse_hello(const std::string& route, const std::string& reason) {
+  posted_.post([this, route, reason] { refuse(route, reason); });
 }
 
 void SessionServer::send(const std::string& token, FrameKind kind, std::string body) {
@@ -130,7 +153,10 @@ void SessionServer::take(const std::string& route, std::string_view bytes) {
   try {
     const Frame frame = parse_frame(bytes);
     if (found == tokens_.end()) {
-      attach(route, frame);
+      if (frame.kind == FrameKind::hello && frame.number == 0 && hello_)
+        hello_(route, std::string(frame.body));
+      else
+        attach(route, frame);
       return;
     }
     State& state = peers_.at(found->second);

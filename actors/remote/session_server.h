@@ -38,6 +38,12 @@ class SessionServer {
   uint16_t port() const { return port_; }
   /// Whoever attaches with this token, within the time of silence, is this peer.
   std::string admit(Peer peer);
+  /// The same for one that said hello on `route`: it has attached with that, and gets `welcome`.
+  std::string admit(Peer peer, const std::string& route, std::string welcome);
+  /// What is called with the body of a stranger's hello and the route to it; without it they are refused.
+  void set_hello(std::function<void(std::string route, std::string body)> hello);
+  /// The answer to a hello that is not admitted.
+  void refuse_hello(const std::string& route, const std::string& reason);
   /// Kept until the peer has attached. Nothing happens for a token that is none.
   void send(const std::string& token, FrameKind kind, std::string body = {});
   /// The peer is told why, if `reason` says it; nothing of it is called any more once the next post has run.
@@ -67,6 +73,7 @@ class SessionServer {
   zmq::socket_t socket_;
   uint16_t port_ = 0;
   Posted posted_;
+  std::function<void(std::string, std::string)> hello_;
   std::map<std::string, State> peers_;         // by token
   std::map<std::string, std::string> tokens_;  // by route
   std::atomic<uint64_t> refused_{0};

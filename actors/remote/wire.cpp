@@ -113,6 +113,28 @@ Frame parse_frame(std::string_view bytes) {
   return frame;
 }
 
+std::string hello_body(const HelloBody& hello) {
+  msgpack::sbuffer out;
+  MapWriter(out, 3).field("protocol", hello.protocol).field("name", hello.name).field("group", hello.group);
+  return taken(out);
+}
+
+std::string welcome_body(const WelcomeBody& welcome) {
+  msgpack::sbuffer out;
+  MapWriter(out, 10)
+      .field("replica", welcome.replica)
+      .field("slots", welcome.slots)
+      .field("vocabulary", welcome.vocabulary)
+      .field("silence_ms", welcome.silence_ms)
+      .field("group", welcome.group)
+      .field("profile", welcome.profile)
+      .field("model", welcome.model)
+      .field("weights", welcome.weights)
+      .field("fetch_port", welcome.fetch_port)
+      .field("announce_port", welcome.announce_port);
+  return taken(out);
+}
+
 std::string text_body(std::string_view text) {
   msgpack::sbuffer out;
   MapWriter(out, 1).field("text", text.substr(0, kMostText));
@@ -216,6 +238,14 @@ Calibration parse_calibrated(std::string_view body) {
   const msgpack::object_handle handle = unpack_body(body);
   const Fields fields(handle.get());
   return {.tokens = fields.number("tokens", uint64_t{1} << 53), .busy_ns = fields.number("busy_ns", uint64_t{1} << 62)};
+}
+
+HelloBody parse_hello(std::string_view body) {
+  const msgpack::object_handle handle = unpack_body(body);
+  const Fields fields(handle.get());
+  return {.protocol = fields.number("protocol"),
+          .name = std::string(fields.text("name", 256)),
+          .group = std::string(fields.text("group", 256))};
 }
 
 LiveBody parse_live(std::string_view body) {

@@ -31,6 +31,7 @@ enum class FrameKind : uint8_t {
   live = 5,        // version, digest: the weights that it computes with from now on
   note = 6,        // text, for the run's log
   leaving = 7,     // it has reported everything and goes
+  hello = 8,       // protocol, name, group: the first frame of an engine that speaks frames alone
   // of the run
   attached = 16,
   pong = 17,
@@ -38,6 +39,7 @@ enum class FrameKind : uint8_t {
   calibrate = 19,  // requests
   retire = 20,     // it shall report everything and go
   refused = 21,    // text: why nothing more will be heard
+  welcome = 22,    // of a hello: what it is in this run
 };
 
 struct Frame {
@@ -55,6 +57,19 @@ struct LiveBody {
   uint64_t version = 0, digest = 0;
 };
 
+/// Of an engine that is no motley: it joins here, and not at the gate.
+struct HelloBody {
+  uint64_t protocol = kFleetProtocol;
+  std::string name, group;  // for messages; of [[samplers]]
+};
+struct WelcomeBody {
+  uint64_t replica = 0, slots = 0, vocabulary = 0, silence_ms = 0;
+  std::string group, profile, model, weights;  // profile: in words; model: config.json; weights: their topic
+  uint64_t fetch_port = 0, announce_port = 0;
+};
+
+std::string hello_body(const HelloBody& hello);
+std::string welcome_body(const WelcomeBody& welcome);
 std::string text_body(std::string_view text);
 std::string requests_body(const std::vector<GenerateRequest>& requests);
 std::string report_body(const DecodeReport& report);
@@ -69,5 +84,6 @@ std::vector<GenerateRequest> parse_requests(std::string_view body);
 DecodeReport parse_report(std::string_view body, int64_t vocabulary);
 Calibration parse_calibrated(std::string_view body);
 LiveBody parse_live(std::string_view body);
+HelloBody parse_hello(std::string_view body);
 
 }  // namespace motley::actors

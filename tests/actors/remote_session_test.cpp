@@ -140,6 +140,30 @@ TEST_CASE("a peer that loses a frame, or sends what is none, is given up") {
   CHECK(stage.peer.count() == 2);
 }
 
+TEST_CASE("an engine that speaks frames alone is admitted by its hello, or refused") {
+  Stage stage;
+  zmq::socket_t early = stage.dealer();
+  const std::string hello = make_frame(FrameKind::hello, 0, hello_body({.name = "engine", .group = "one"}));
+  send(early, hello);
+  CHECK(answer_of(early) == "refused: it has not attached");
+  Heard engine;
+  stage.server.set_hello([&](const std::string& route, const std::string& body) {
+    if (parse_hello(body).group == "one")
+      stage.server.admit({.frame = [&](FrameKind kind, const std::string& text) { engine.frame(kind, text); },
+                          .closed = [&](const std::string& cause) { engine.closed(cause); }},
+                         route, welcome_body({.replica = 3}));
+    else
+      stage.server.refuse_hello(route, "no such group");
+  });
+  zmq::socket_t socket = stage.dealer(), other = stage.dealer();
+  send(socket, hello);
+  CHECK(answer_of(socket) == "22");
+  send(socket, make_frame(FrameKind::report, 1, "one"));
+  CHECK(engine.wait_for("3 one"));
+  send(other, make_frame(FrameKind::hello, 0, hello_body({.name = "engine", .group = "two"})));
+  CHECK(answer_of(other) == "refused: no such group");
+}
+
 TEST_CASE("a peer that falls silent is lost, before it has attached or after; one with nothing to say is not") {
   Stage stage(milliseconds(400));
   if (GENERATE(true, false)) {
