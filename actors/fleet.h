@@ -26,6 +26,7 @@ struct FleetHooks {
   std::function<void(const std::string& group, uint64_t replica, int64_t step)> before_step;
   std::chrono::milliseconds score_limit{30000};                        // for one reward
   std::optional<std::chrono::milliseconds> call_limit = std::nullopt;  // of interactions; absent: their tasks' own
+  std::optional<std::chrono::milliseconds> hang_limit = std::nullopt;  // absent: run.hang_after
 };
 
 class RemoteHub;
@@ -53,6 +54,9 @@ struct Fleet {
   /// A preset by name, or "trainer".
   kernels::NumericProfile profile(const std::string& name) const;
   uint64_t replicas() const;  // of all groups
+  std::chrono::milliseconds hang_limit() const {
+    return hooks.hang_limit.value_or(std::chrono::seconds(experiment.run.hang_after));
+  }
 };
 using FleetPtr = std::shared_ptr<Fleet>;
 

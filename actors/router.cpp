@@ -7,7 +7,7 @@
 
 namespace motley::actors {
 
-constexpr std::chrono::seconds kWatchInterval{1};
+constexpr std::chrono::milliseconds kWatchInterval{500};
 
 caf::behavior Router::start(FleetPtr fleet, caf::actor supervisor) {
   fleet_ = std::move(fleet);
@@ -304,7 +304,7 @@ void Router::left(uint64_t id) {
 
 void Router::watch() {
   const auto now = std::chrono::steady_clock::now();
-  const auto limit = std::chrono::seconds(fleet_->experiment.run.hang_after);
+  const std::chrono::milliseconds limit = fleet_->hang_limit();
   if (calibrating_ && now - calibrating_since_ > limit) self_->send(supervisor_, ReplicaHangs{*calibrating_});
   for (const auto& [id, replica] : replicas_)
     if (placement_->serves(id) && placement_->sessions(id) > 0 && now - replica.heard > limit)

@@ -98,7 +98,7 @@ void Supervisor::retire(uint64_t replica) {
 
 void Supervisor::hangs(uint64_t replica) {
   const std::string cause =
-      "it has work and has said nothing for " + std::to_string(fleet_->experiment.run.hang_after) + " s";
+      "it has work and has said nothing for " + std::to_string(fleet_->hang_limit().count() / 1000) + " s";
   Member* const member = sampler_of(replica);
   if (!member) {
     if (gate_) self_->send(gate_, ReplicaLost{replica, cause});

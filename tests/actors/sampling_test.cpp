@@ -260,6 +260,72 @@ TEST_CASE("the router continues a session from its tokens under a new attempt, o
   stage.end(routing);
 }
 
+SessionRequestsPtr some_sessions(uint64_t count) {
+  auto sessions = std::make_shared<std::vector<SessionRequest>>();
+  for (uint64_t id = 0; id < count; ++id)
+    sessions->push_back({.session = id, .tokens = {1, 2}, .max_tokens = 10, .random_session = id});
+  return sessions;
+}
+
+std::vector<uint64_t> ids_of(const GenerateRequestsPtr& requests) {
+  std::vector<uint64_t> ids;
+  for (const GenerateRequest& request : *requests) ids.push_back(request.id);
+  return ids;
+}
+
+TEST_CASE("sessions beyond the slots wait in the router, first come first served; a new replica takes what waits") {
+  Experiment experiment = tiny_experiment(true);
+  experiment.samplers[0].max_sequences = 2;
+  experiment.samplers[0].capacity = 1.0;
+  Stage stage(experiment);
+  const caf::actor routing = stage.self->spawn(router, stage.fleet, stage.me());
+  stage.self->send(routing, ReplicaReady{0, 0});
+  stage.expect<FleetReady>();
+  stage.self->send(routing, OpenSessions{7}, some_sessions(7));
+  CHECK(ids_of(std::get<1>(stage.expect<Decode, GenerateRequestsPtr>())) == std::vector<uint64_t>{0, 1});
+  stage.self->send(routing, Decoded{.replica = 0}, output(1, {9}, FinishReason::stop));
+  CHECK(ids_of(std::get<1>(stage.expect<Decode, GenerateRequestsPtr>())) == std::vector<uint64_t>{2});
+  stage.expect<SessionsFinished, FinishedSessionsPtr>();
+  stage.self->send(routing, ReplicaReady{1, 0});
+  CHECK(ids_of(std::get<1>(stage.expect<Decode, GenerateRequestsPtr>())) == std::vector<uint64_t>{3, 4});
+  stage.self->send(routing, Decoded{.replica = 1}, output(4, {9}, FinishReason::stop));
+  CHECK(ids_of(std::get<1>(stage.expect<Decode, GenerateRequestsPtr>())) == std::vector<uint64_t>{5});
+  stage.end(routing);
+}
+
+TEST_CASE("who leaves costs its sessions nothing; a group without anybody gives its sessions to another") {
+  Experiment experiment = tiny_experiment(true);
+  experiment.samplers.push_back(experiment.samplers[0]);
+  experiment.samplers[1].name = "two";
+  for (SamplerGroupOptions& group : experiment.samplers) group.capacity = 1.0;
+  Stage stage(experiment);
+  const caf::actor routing = stage.self->spawn(router, stage.fleet, stage.me());
+  for (const uint64_t replica : {0, 1}) stage.self->send(routing, ReplicaReady{replica, replica});
+  stage.expect<FleetReady>();
+  stage.self->send(routing, OpenSessions{2}, some_sessions(2));
+  for (int i = 0; i < 2; ++i) stage.expect<Decode, GenerateRequestsPtr>();  // one to each group
+  stage.self->send(routing, Decoded{.replica = 0}, output(0, {7}, FinishReason::none));
+  const bool leaves = GENERATE(true, false);
+  if (leaves) {
+    stage.self->send(routing, ReplicaLeft{0});
+  } else {
+    stage.self->send(routing, ReplicaLost{0, "why", true});  // another is on its way: the session waits for it
+    bool moved = false;
+    stage.self->receive([&](const Decode&, const GenerateRequestsPtr&) { moved = true; },
+                        caf::after(std::chrono::milliseconds(50)) >> [] {});
+    CHECK_FALSE(moved);
+    stage.self->send(routing, ReplicaReady{0, 0});
+  }
+  const auto moved = std::get<1>(stage.expect<Decode, GenerateRequestsPtr>());
+  CHECK(moved->front().tokens == std::vector<int32_t>{1, 2, 7});
+  CHECK(moved->front().key.attempt == (leaves ? 0 : 1));
+  stage.self->send(routing, Decoded{.replica = leaves ? uint64_t{1} : 0}, output(0, {9}, FinishReason::stop));
+  const auto done = std::get<1>(stage.expect<SessionsFinished, FinishedSessionsPtr>());
+  CHECK(done->front().group == (leaves ? 1 : 0));
+  CHECK(done->front().records.tokens == std::vector<int32_t>{7, 9});
+  stage.end(routing);
+}
+
 TEST_CASE("a weight plane that is behind quantizes the newest version only") {
   Stage stage(tiny_experiment(true));
   std::atomic<bool> open{false};
