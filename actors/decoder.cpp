@@ -25,6 +25,7 @@ void Decoder::set_weights(std::shared_ptr<const SamplerWeights> weights) {
   EngineLimits limits;
   limits.max_sequences = options_.max_sequences;
   if (!options_.graphs) limits.max_graphs = 0;
+  limits.kv_on_swap = options_.kv_on_swap;
   {
     const kernels::ComputeLease lease(compute_);  // the angles of every position are computed
     engine_ = std::make_unique<Engine>(std::move(weights), limits);
@@ -65,6 +66,7 @@ void Decoder::count_rows() {
   next_.counts.rows += since(&EngineStats::prefill_rows) + since(&EngineStats::decode_rows);
   next_.counts.prefill_rows += since(&EngineStats::prefill_rows);
   next_.counts.shared_rows += since(&EngineStats::shared_rows);
+  next_.counts.kept_rows += since(&EngineStats::kept_rows);
   if (!now.graphs_refused.empty() && !std::exchange(refused_, true)) refusal_ = now.graphs_refused;
   counted_ = std::move(now);
 }

@@ -18,12 +18,13 @@ namespace motley::actors {
 struct DecoderOptions {
   int64_t max_sequences = 256;  // slots of the engine
   bool graphs = true;           // of its decode steps, on a device
+  KvOnSwap kv_on_swap = KvOnSwap::keep;
 };
 
 /// What has been done since the last report. full_*: in steps that filled at least 90 % of the slots.
 struct DecodeCounts {
   uint64_t tokens = 0, busy_ns = 0, full_tokens = 0, full_ns = 0;
-  uint64_t steps = 0, rows = 0, prefill_rows = 0, shared_rows = 0;  // of the engine (EngineStats)
+  uint64_t steps = 0, rows = 0, prefill_rows = 0, shared_rows = 0, kept_rows = 0;  // of the engine (EngineStats)
   bool operator==(const DecodeCounts&) const = default;
 };
 struct DecodeReport {

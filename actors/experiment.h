@@ -22,6 +22,7 @@ struct RunOptions {
   std::string keep_trajectories = "all";  // "all", "last N", "none"
   std::optional<int64_t> max_staleness;   // weight versions
   std::string routing = "capacity";       // actors/policy/placement.h
+  std::string kv_on_swap = "keep";        // "keep", "recompute": KvOnSwap of all samplers
   std::string dir = "runs";
   int64_t checkpoint_every = 50;  // updates; and at the end
   int64_t threads = 0;            // compute threads of the process; 0: one per core
@@ -147,6 +148,7 @@ struct Experiment {
 
   /// The seed of the starting weights and the warm start: runs that differ in their own seed alone can share a start.
   uint64_t start_seed() const { return model.seed ? static_cast<uint64_t>(*model.seed) : seed; }
+  KvOnSwap kv_on_swap() const { return run.kv_on_swap == "recompute" ? KvOnSwap::recompute : KvOnSwap::keep; }
   /// The numeric profile of the trainer, and of a group ("trainer" resolved).
   kernels::NumericProfile trainer_profile() const;
   kernels::NumericProfile group_profile(const SamplerGroupOptions& group) const;

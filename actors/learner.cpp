@@ -268,8 +268,8 @@ void LearnerActor::open_row(algos::Metrics metrics) {
   report_->enter(row_waits_for_evaluation_ && evaluating_ ? RunReport::Phase::eval : RunReport::Phase::other);
   counters_.reset();
   self_->request(peers_.router, kRequestLimit, RateQuery{}).then([this](const GroupRates& rates) {
-    counters_ =
-        GroupCounters{rates.tokens, rates.busy_ns, rates.steps, rates.rows, rates.prefill_rows, rates.shared_rows};
+    counters_ = GroupCounters{rates.tokens,       rates.busy_ns,     rates.steps,    rates.rows,
+                              rates.prefill_rows, rates.shared_rows, rates.kept_rows};
     try_close_row();
   });
 }

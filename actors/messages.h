@@ -70,7 +70,7 @@ struct Calibrated {
 struct FleetReady {};
 struct RateQuery {};
 struct GroupRates {  // since the start, by group
-  std::vector<uint64_t> tokens, busy_ns, steps, rows, prefill_rows, shared_rows;
+  std::vector<uint64_t> tokens, busy_ns, steps, rows, prefill_rows, shared_rows, kept_rows;
 };
 
 // Replicas that come and go while the run goes on: autoscaler -> supervisor, router -> samplers.
@@ -95,7 +95,7 @@ struct Welcome {
   uint64_t replica = 0;
   std::string group, profile, kernels, profile_text, model, weights;  // model: config.json; weights: their topic
   uint64_t max_sequences = 0;
-  bool graphs = true;
+  bool graphs = true, recompute_kv = false;
   std::string token;  // for the sessions' socket
   uint64_t session_port = 0, fetch_port = 0, announce_port = 0;
   uint64_t silence_ms = 0;  // after which either side takes the other for lost
@@ -186,7 +186,7 @@ MOTLEY_MESSAGE(QuantizeTick)
 MOTLEY_MESSAGE(OpenSessions, m.count)
 MOTLEY_MESSAGE(Decode, m.count)
 MOTLEY_MESSAGE(DecodeCounts, m.tokens, m.busy_ns, m.full_tokens, m.full_ns, m.steps, m.rows, m.prefill_rows,
-               m.shared_rows)
+               m.shared_rows, m.kept_rows)
 MOTLEY_MESSAGE(Decoded, m.replica, m.counts)
 MOTLEY_MESSAGE(SessionsFinished, m.count)
 MOTLEY_MESSAGE(DecodeTick)
@@ -199,13 +199,14 @@ MOTLEY_MESSAGE(Calibrate)
 MOTLEY_MESSAGE(Calibrated, m.replica, m.tokens, m.busy_ns)
 MOTLEY_MESSAGE(FleetReady)
 MOTLEY_MESSAGE(RateQuery)
-MOTLEY_MESSAGE(GroupRates, m.tokens, m.busy_ns, m.steps, m.rows, m.prefill_rows, m.shared_rows)
+MOTLEY_MESSAGE(GroupRates, m.tokens, m.busy_ns, m.steps, m.rows, m.prefill_rows, m.shared_rows, m.kept_rows)
 MOTLEY_MESSAGE(AddReplica, m.group)
 MOTLEY_MESSAGE(RetireReplica, m.replica)
 MOTLEY_MESSAGE(Retire)
 MOTLEY_MESSAGE(Hello, m.protocol, m.version, m.name, m.group, m.hardware, m.model, m.instance)
 MOTLEY_MESSAGE(Welcome, m.refusal, m.replica, m.group, m.profile, m.kernels, m.profile_text, m.model, m.weights,
-               m.max_sequences, m.graphs, m.token, m.session_port, m.fetch_port, m.announce_port, m.silence_ms, m.proxy)
+               m.max_sequences, m.graphs, m.recompute_kv, m.token, m.session_port, m.fetch_port, m.announce_port,
+               m.silence_ms, m.proxy)
 MOTLEY_MESSAGE(Over, m.finished)
 MOTLEY_MESSAGE(OpenGate, m.plane, m.router, m.supervisor)
 MOTLEY_MESSAGE(Farewell)

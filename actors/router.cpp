@@ -54,6 +54,7 @@ caf::behavior Router::start(FleetPtr fleet, caf::actor supervisor) {
           rates.rows.push_back(group.rows);
           rates.prefill_rows.push_back(group.prefill_rows);
           rates.shared_rows.push_back(group.shared_rows);
+          rates.kept_rows.push_back(group.kept_rows);
         }
         return rates;
       },
@@ -177,6 +178,7 @@ void Router::decoded(const Decoded& done, std::vector<StepOutput>& outputs) {
   group.rows += counts.rows;
   group.prefill_rows += counts.prefill_rows;
   group.shared_rows += counts.shared_rows;
+  group.kept_rows += counts.kept_rows;
   if (counts.full_ns > 0) {
     replica->capacity.add(static_cast<double>(counts.full_tokens), static_cast<double>(counts.full_ns) * 1e-9);
     placement_->set_capacity(done.replica, replica->capacity.tokens_per_second());

@@ -33,7 +33,7 @@ class Router {
   struct Group {
     int64_t expected = 0;          // replicas on their way
     std::deque<uint64_t> waiting;  // sessions, for a slot in this group
-    uint64_t tokens = 0, busy_ns = 0, steps = 0, rows = 0, prefill_rows = 0, shared_rows = 0;
+    uint64_t tokens = 0, busy_ns = 0, steps = 0, rows = 0, prefill_rows = 0, shared_rows = 0, kept_rows = 0;
   };
   using Outbox = std::map<uint64_t, std::vector<GenerateRequest>>;  // by replica
 

@@ -19,8 +19,8 @@ double value_or_zero(const algos::Metrics& metrics, const std::string& name) {
 
 RunReport::RunReport(const Experiment& experiment)
     : experiment_(experiment), start_(Clock::now()), entered_(start_), totals_(experiment.samplers.size()) {
-  for (auto* counts :
-       {&last_.tokens, &last_.busy_ns, &last_.steps, &last_.rows, &last_.prefill_rows, &last_.shared_rows})
+  for (auto* counts : {&last_.tokens, &last_.busy_ns, &last_.steps, &last_.rows, &last_.prefill_rows,
+                       &last_.shared_rows, &last_.kept_rows})
     counts->resize(experiment.samplers.size());
 }
 
@@ -74,6 +74,7 @@ void RunReport::add_group(size_t g, algos::Metrics& metrics, const GroupCounters
   const double steps = since(&GroupCounters::steps), prefill = since(&GroupCounters::prefill_rows);
   const double given = prefill + since(&GroupCounters::shared_rows);
   metrics[prefix + "time/prefill_rows"] = prefill;
+  metrics[prefix + "time/kept_rows"] = since(&GroupCounters::kept_rows);
   if (given > 0) metrics[prefix + "time/shared_share"] = 1.0 - prefill / given;
   if (steps > 0) metrics[prefix + "time/rows_per_step"] = since(&GroupCounters::rows) / steps;
   if (tokens > 0) metrics[prefix + "cost/per_million_tokens"] = cost / tokens * 1e6;

@@ -10,7 +10,7 @@ namespace motley::actors {
 
 /// Since the start of the fleet, by sampler group.
 struct GroupCounters {
-  std::vector<uint64_t> tokens, busy_ns, steps, rows, prefill_rows, shared_rows;
+  std::vector<uint64_t> tokens, busy_ns, steps, rows, prefill_rows, shared_rows, kept_rows;
 };
 
 class RunReport {

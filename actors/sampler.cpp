@@ -11,8 +11,9 @@ caf::behavior Sampler::start(FleetPtr fleet, uint64_t replica, size_t group, con
   replica_ = replica;
   group_ = group;
   router_ = std::move(router);
-  decoder_ =
-      std::make_unique<Decoder>(DecoderOptions{.max_sequences = options().max_sequences, .graphs = options().graphs});
+  decoder_ = std::make_unique<Decoder>(DecoderOptions{.max_sequences = options().max_sequences,
+                                                      .graphs = options().graphs,
+                                                      .kv_on_swap = fleet_->experiment.kv_on_swap()});
   self_->send(plane, Subscribe{replica_, group_});
   return {
       [this](const SwapWeights& message, const WeightsPtr& weights) { swap(message, weights); },

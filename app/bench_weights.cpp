@@ -85,7 +85,7 @@ BenchCase copy_case(const BenchShape& shape, const WeightsPtr& weights, int leve
   struct Link {
     zmq::context_t context;
     WeightServer server;
-    explicit Link(int level) : server(context, {.chunk_bytes = kChunk, .store = {.zstd_level = level}}) {}
+    explicit Link(int level) : server(context, {.chunk_bytes = kChunk, .zstd_level = level}) {}
   };
   const auto link = std::make_shared<Link>(level);
   link->server.offer(weights->profile().name, weights);

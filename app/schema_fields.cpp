@@ -72,6 +72,11 @@ std::vector<Field> run_fields() {
           "(docs/fleet.md)")
           .one_of([] { return actors::routing_names(); }),
       field(
+          "run", "kv_on_swap", [](E & e, size_t) -> auto& { return e.run.kv_on_swap; },
+          "what becomes of the keys and values of running sequences when a sampler gets new weights: they stay, or are "
+          "computed again before the next token (docs/fleet.md)")
+          .one_of(fixed({"keep", "recompute"})),
+      field(
           "run", "dir", [](E & e, size_t) -> auto& { return e.run.dir; }, "the run writes DIR/NAME-SEED/"),
       field(
           "run", "checkpoint_every", [](E & e, size_t) -> auto& { return e.run.checkpoint_every; },

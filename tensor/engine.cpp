@@ -149,7 +149,7 @@ void Engine::set_weights(std::shared_ptr<const SamplerWeights> weights) {
                                 state_->weights->profile().name);
   }
   if (next.device() != state_->weights->device()) throw std::invalid_argument("weights on another device");
-  if (next.fingerprints() != state_->weights->fingerprints()) state_->schedule.forget();
+  if (next.fingerprints() != state_->weights->fingerprints()) state_->schedule.swap(state_->limits.kv_on_swap);
   state_->weights = std::move(weights);
   state_->graphs.clear();
 }

@@ -82,6 +82,12 @@ struct StepOutput {
   std::string error;  // with FinishReason::failed
 };
 
+/// What becomes of the KV cache of running sequences when other weights take over.
+enum class KvOnSwap : uint8_t {
+  keep,       // it stays: later tokens attend to keys and values of the weights before
+  recompute,  // it is computed again, with the new weights, before the next token is drawn
+};
+
 /// The KV cache takes memory as it is used, at most that of max_sequences sequences of max_positions positions; what
 /// finished sequences leave in it for others is part of that, and at most max_cached_bytes.
 struct EngineLimits {
@@ -91,12 +97,14 @@ struct EngineLimits {
   int64_t max_prefill_rows = 512;  // prompt rows of one step: longer prompts take several, while the others decode on
   int64_t max_cached_bytes = int64_t{128} << 20;
   bool share_prefixes = true;  // requests that begin alike compute their beginning once; changes no bit
-  int64_t max_graphs = 16;     // of decode steps, on a device (engine_graphs.h); 0: none; changes no bit
+  KvOnSwap kv_on_swap = KvOnSwap::keep;
+  int64_t max_graphs = 16;  // of decode steps, on a device (engine_graphs.h); 0: none; changes no bit
 };
 
 struct EngineStats {
   int64_t prefill_rows = 0, decode_rows = 0;  // computed, for given and for drawn tokens
   int64_t shared_rows = 0;                    // not computed: another request's keys and values served
+  int64_t kept_rows = 0, dropped_rows = 0;    // of running sequences when other weights came: see KvOnSwap
   int64_t allocated_pages = 0;                // of the KV cache
   int64_t held_pages = 0;                     // by running sequences
   int64_t cached_pages = 0;                   // by nobody, kept for requests to come
@@ -115,8 +123,8 @@ class Engine {
   void submit(GenerateRequest request);
   /// Drops a request, running or queued; false if there is none of that id.
   bool cancel(uint64_t id);
-  /// Takes effect before the next step; running sequences keep their KV cache, which serves nobody else from then on.
-  /// Same config, profile and device, or std::invalid_argument.
+  /// Takes effect before the next step. Running sequences go on as limits.kv_on_swap says; a cache that they keep
+  /// serves nobody else from then on. Same config, profile and device, or std::invalid_argument.
   void set_weights(std::shared_ptr<const SamplerWeights> weights);
   uint64_t version() const;
 

@@ -60,6 +60,7 @@ void Schedule::plan() {
   int64_t budget = std::max<int64_t>(1, std::min(limits_.max_prefill_rows, room));
   for (size_t s = 0; s < running.size() && budget > 0; ++s) {
     if (running[s].draw_row >= 0) continue;
+    if (running[s].cache.pages.empty()) attach(running[s]);  // it starts again, perhaps on what another has computed
     const int64_t missing = length(running[s]) - running[s].cache.cached, count = std::min(missing, budget);
     plan_rows(s, running[s].cache.cached + count);
     budget -= count;
@@ -194,6 +195,12 @@ void Schedule::forget() {
     sequence.node = sequence.tail = nullptr;
     sequence.known_pages = 0;
   }
+}
+
+void Schedule::swap(KvOnSwap kv) {
+  int64_t& rows = kv == KvOnSwap::keep ? counts_.kept_rows : counts_.dropped_rows;
+  for (const Sequence& sequence : running) rows += sequence.cache.cached;
+  kv == KvOnSwap::keep ? forget() : restart();
 }
 
 void Schedule::restart() {

@@ -43,8 +43,8 @@ class Schedule {
   void computed();
   /// Gives a sequence's pages back.
   void leave(Sequence& sequence);
-  /// What is in the cache is from now on for the sequences alone that hold it.
-  void forget();
+  /// Other weights compute what follows.
+  void swap(KvOnSwap kv);
   /// After a pass that did not end: what it should have computed is computed again.
   void restart();
   EngineStats stats() const;
@@ -56,6 +56,8 @@ class Schedule {
   std::vector<Sequence> running;  // in order of admission
 
  private:
+  /// What is in the cache is from now on for the sequences alone that hold it.
+  void forget();
   void plan_rows(size_t index, int64_t end);
   void admit(int64_t budget);
   bool follow(Sequence& sequence);

@@ -101,6 +101,7 @@ Welcome Gate::welcome(size_t g) const {
           .weights = weights_topic(*fleet_, g),
           .max_sequences = static_cast<uint64_t>(group.max_sequences),
           .graphs = group.graphs,
+          .recompute_kv = fleet_->experiment.kv_on_swap() == KvOnSwap::recompute,
           .session_port = fleet_->hub->sessions().port(),
           .fetch_port = fleet_->hub->fetch_port(),
           .announce_port = fleet_->hub->announce_port(),

@@ -110,7 +110,8 @@ class Joiner {
       throw JoinRefused("profile " + welcome.profile + " is \"" + mine + "\" here and \"" + welcome.profile_text +
                         "\" in the run: build both of one source");
     options.decoder = {.max_sequences = static_cast<int64_t>(std::clamp<uint64_t>(welcome.max_sequences, 1, 65536)),
-                       .graphs = welcome.graphs};
+                       .graphs = welcome.graphs,
+                       .kv_on_swap = welcome.recompute_kv ? KvOnSwap::recompute : KvOnSwap::keep};
     options.device = request_.device;
     const auto endpoint = [&](uint64_t port) {
       return zmq_endpoint({request_.address.host, static_cast<uint16_t>(port)});

@@ -168,10 +168,10 @@ std::string requests_body(const std::vector<GenerateRequest>& requests) {
 std::string report_body(const DecodeReport& report) {
   msgpack::sbuffer out;
   const DecodeCounts& c = report.counts;
-  MapWriter(out, 2).list("counts", 8);
+  MapWriter(out, 2).list("counts", 9);
   msgpack::packer<msgpack::sbuffer> packer(out);
   for (const uint64_t count :
-       {c.tokens, c.busy_ns, c.full_tokens, c.full_ns, c.steps, c.rows, c.prefill_rows, c.shared_rows})
+       {c.tokens, c.busy_ns, c.full_tokens, c.full_ns, c.steps, c.rows, c.prefill_rows, c.shared_rows, c.kept_rows})
     packer.pack(count);
   packer.pack("outputs").pack_array(static_cast<uint32_t>(report.outputs.size()));
   for (const StepOutput& output : report.outputs)
@@ -217,13 +217,13 @@ std::vector<GenerateRequest> parse_requests(std::string_view body) {
 DecodeReport parse_report(std::string_view body, int64_t vocabulary) {
   const msgpack::object_handle handle = unpack_body(body);
   const Fields fields(handle.get());
-  const auto counts = fields.list("counts", 8);
-  if (counts.size() != 8) Fields::fail("counts", "has not 8 numbers");
+  const auto counts = fields.list("counts", 9);
+  if (counts.size() != 9) Fields::fail("counts", "has not 9 numbers");
   DecodeReport report;
   DecodeCounts& c = report.counts;
   size_t i = 0;
-  for (uint64_t* count :
-       {&c.tokens, &c.busy_ns, &c.full_tokens, &c.full_ns, &c.steps, &c.rows, &c.prefill_rows, &c.shared_rows}) {
+  for (uint64_t* count : {&c.tokens, &c.busy_ns, &c.full_tokens, &c.full_ns, &c.steps, &c.rows, &c.prefill_rows,
+                          &c.shared_rows, &c.kept_rows}) {
     const msgpack::object& number = *counts[i++];
     if (number.type != msgpack::type::POSITIVE_INTEGER || number.via.u64 > uint64_t{1} << 53)
       Fields::fail("counts", "holds what is no count");

@@ -31,9 +31,9 @@ WeightClient::WeightClient(zmq::context_t& context, WeightClientOptions options,
   if (options_.window < 1 || options_.window > kMostWindow)
     throw std::invalid_argument(fmt::format("a window of {} chunks; allowed: 1 to {}", options_.window, kMostWindow));
   try {
-    harden(subscriber_, {.frame_bytes = kMostRequestBytes});
     subscriber_.set(zmq::sockopt::subscribe, weight_topic(options_.kind));
     if (options_.secure) options_.secure(subscriber_);
+    harden(subscriber_, {.frame_bytes = kMostRequestBytes});
     subscriber_.connect(options_.announce);
     begin(Clock::now());
   } catch (const zmq::error_t& error) {
@@ -119,8 +119,8 @@ void WeightClient::hear() {
 /// A connection of its own for every version, so that no answer of an earlier attempt is left in a queue.
 void WeightClient::begin(Clock::time_point now) {
   dealer_.emplace(context_, zmq::socket_type::dealer);
-  harden(*dealer_, {.frame_bytes = kMostManifestBytes});
   if (options_.secure) options_.secure(*dealer_);
+  harden(*dealer_, {.frame_bytes = kMostManifestBytes});
   dealer_->connect(options_.fetch);
   begun_ = heard_ = now;
   ask_for_newest();

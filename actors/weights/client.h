@@ -31,7 +31,7 @@ struct WeightClientOptions {
   Device device;
   uint64_t window = 8;  // chunks that are asked for ahead: 1 to kMostWindow
   WeightClientLimits limits;
-  std::function<void(zmq::socket_t&)> secure;  // called with each socket before it is connected
+  std::function<void(zmq::socket_t&)> secure;  // what CURVE needs of each socket; limits are set here
 };
 
 struct WeightClientStats {

@@ -15,6 +15,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds kBetweenAnnouncements{50};  // however many subscribe at once
 constexpr int kMostAtOnce = 64;                    // messages of one socket before the other one is looked at
 constexpr size_t kMostTopics = 256;                // that subscribers are counted of
+constexpr size_t kMostWaiting = 1 << 14;           // requests whose chunks are being encoded
 constexpr double kMostSeconds = 1e6;               // that a receiver may say it took
 
 /// A message without a copy: `owner` lives until ZeroMQ has sent it.
@@ -62,10 +63,11 @@ WeightServer::WeightServer(zmq::context_t& context, WeightServerOptions options)
     : options_(std::move(options)),
       router_(context, zmq::socket_type::router),
       publisher_(context, zmq::socket_type::xpub),
-      store_(options_.store) {
+      store_(options_.store),
+      encoders_(options_.encoders, options_.zstd_level, [this] { wake_.signal(); }) {
   for (zmq::socket_t* socket : {&router_, &publisher_}) {
-    harden(*socket, {.frame_bytes = kMostRequestBytes, .queued_messages = options_.most_waiting});
     if (options_.secure) options_.secure(*socket);
+    harden(*socket, {.frame_bytes = kMostRequestBytes, .queued_messages = options_.most_waiting});
   }
   publisher_.set(zmq::sockopt::xpub_verboser, 1);  // every one who comes and goes, not the first and last of a topic
   fetch_endpoint_ = bind(router_, options_.fetch);
@@ -116,6 +118,7 @@ void WeightServer::run() {
     zmq::poll(items.data(), items.size(), to_announce_.empty() ? milliseconds(-1) : kBetweenAnnouncements);
     wake_.clear();
     take_offers();
+    take_results();
     read_subscriptions();
     read_requests();
     announce(Clock::now());
@@ -203,12 +206,34 @@ void WeightServer::serve(const std::string& peer, const WeightRequest& request) 
     return answer(peer, header, {});
   }
   if (request.chunk >= weights->manifest.chunks()) throw WeightWireError("request: no such chunk");
-  send_chunk(peer, request, weights);
+  serve_chunk(peer, request, weights);
 }
 
-void WeightServer::send_chunk(const std::string& peer, const WeightRequest& request, const StoredWeightsPtr& weights) {
+void WeightServer::serve_chunk(const std::string& peer, const WeightRequest& request, const StoredWeightsPtr& weights) {
   store_.lease(peer, request.kind, request.version, Clock::now());
-  const std::shared_ptr<const EncodedChunk> chunk = store_.chunk(*weights, request.base, request.chunk);
+  static const auto kPlain = std::make_shared<const EncodedChunk>();
+  if (options_.zstd_level == 0) return send_chunk(peer, request, weights, kPlain);
+  StoredWeightsPtr base = store_.base(*weights, request.base);
+  if (const auto chunk = store_.encoded(*weights, base.get(), request.chunk))
+    return send_chunk(peer, request, weights, chunk);
+  if (waiting_count_ == kMostWaiting) throw WeightWireError("request: too many wait");
+  ++waiting_count_;
+  auto& waiting = waiting_[{weights.get(), base.get(), request.chunk}];
+  waiting.emplace_back(peer, request);
+  if (waiting.size() == 1) encoders_.submit({weights, std::move(base), request.chunk, nullptr});
+}
+
+void WeightServer::take_results() {
+  for (const EncodingJob& job : encoders_.results()) {
+    store_.keep(*job.weights, job.base.get(), job.index, job.result);
+    const auto found = waiting_.extract({job.weights.get(), job.base.get(), job.index});
+    waiting_count_ -= found.mapped().size();
+    for (const auto& [peer, request] : found.mapped()) send_chunk(peer, request, job.weights, job.result);
+  }
+}
+
+void WeightServer::send_chunk(const std::string& peer, const WeightRequest& request, const StoredWeightsPtr& weights,
+                              const std::shared_ptr<const EncodedChunk>& chunk) {
   const std::span<const std::byte> raw = weights->chunk(request.chunk);
   WeightAnswer header;
   header.reply = WeightReply::chunk;

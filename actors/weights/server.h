@@ -9,11 +9,12 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 #include <zmq.hpp>
 
 #include "actors/wake_event.h"
-#include "actors/weights/store.h"
+#include "actors/weights/encoders.h"
 
 namespace motley::actors {
 
@@ -22,8 +23,10 @@ struct WeightServerOptions {
   std::string announce = "tcp://127.0.0.1:*";  // where an XPUB is
   uint64_t chunk_bytes = uint64_t{1} << 20;
   StoreLimits store;
+  int zstd_level = 1;                          // 0: nothing is compressed, and there are no deltas
+  int encoders = 0;                            // threads that compress; 0: a quarter of the cores, from 1 to 8
   int most_waiting = 4 * kMostWindow;          // for one peer to read; more are not sent to it
-  std::function<void(zmq::socket_t&)> secure;  // called with each socket before it is bound
+  std::function<void(zmq::socket_t&)> secure;  // what CURVE needs of each socket; limits are set here
 };
 
 /// Of one kind, since the start. Bytes are those of chunks as they were sent; raw bytes those that they stand for.
@@ -65,7 +68,10 @@ class WeightServer {
   void read_subscriptions();
   void read_requests();
   void serve(const std::string& peer, const WeightRequest& request);
-  void send_chunk(const std::string& peer, const WeightRequest& request, const StoredWeightsPtr& weights);
+  void serve_chunk(const std::string& peer, const WeightRequest& request, const StoredWeightsPtr& weights);
+  void take_results();
+  void send_chunk(const std::string& peer, const WeightRequest& request, const StoredWeightsPtr& weights,
+                  const std::shared_ptr<const EncodedChunk>& chunk);
   void answer(const std::string& peer, const WeightAnswer& header, zmq::message_t bytes);
   void announce(Clock::time_point now);
   void refuse();
@@ -85,6 +91,11 @@ class WeightServer {
   WeightStore store_;
   std::set<std::string> to_announce_;  // kinds
   Clock::time_point announced_at_;
+  // Who waits for a chunk that is being encoded: of a version, against a base (null: none), by its number.
+  using Encoding = std::tuple<const StoredWeights*, const StoredWeights*, uint64_t>;
+  std::map<Encoding, std::vector<std::pair<std::string, WeightRequest>>> waiting_;
+  size_t waiting_count_ = 0;
+  ChunkEncoders encoders_;
   std::thread thread_;
 };
 

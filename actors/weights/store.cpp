@@ -3,6 +3,12 @@
 #include <algorithm>
 
 namespace motley::actors {
+namespace {
+
+/// What a version's encoded chunks are found by: 0 for those against none.
+uint64_t digest_of(const StoredWeights* base) { return base == nullptr ? 0 : base->manifest.version.digest; }
+
+}  // namespace
 
 StoredWeightsPtr store_weights(const std::string& kind, const SamplerWeights& weights, uint64_t chunk_bytes) {
   const auto image =
@@ -75,26 +81,39 @@ void WeightStore::drop_unneeded(const std::string& kind, Clock::time_point now) 
   }
 }
 
-std::shared_ptr<const EncodedChunk> WeightStore::chunk(const StoredWeights& weights, uint64_t base, uint64_t index) {
-  std::vector<Version>& versions = kinds_.at(weights.manifest.kind);
-  const auto with_digest = [&](uint64_t digest) {
-    return std::find_if(versions.begin(), versions.end(),
-                        [&](const Version& entry) { return entry.weights->manifest.version.digest == digest; });
-  };
-  const auto version = std::find_if(versions.begin(), versions.end(),
-                                    [&](const Version& entry) { return entry.weights.get() == &weights; });
-  const auto held = base == 0 ? versions.end() : with_digest(base);
-  const bool usable = held != versions.end() && held->weights->image->size() == weights.image->size();
-  Chunks& chunks = version->encoded[usable ? base : 0];
-  chunks.encoded.resize(weights.manifest.chunks());
-  std::shared_ptr<const EncodedChunk>& entry = chunks.encoded[index];
-  if (!entry) {
-    std::span<const std::byte> against;
-    if (usable) against = weights.manifest.chunk(std::span<const std::byte>(*held->weights->image), index);
-    entry = std::make_shared<const EncodedChunk>(encode_chunk(weights.chunk(index), against, limits_.zstd_level));
-    chunks.bytes += entry->bytes.size();
+StoredWeightsPtr WeightStore::base(const StoredWeights& weights, uint64_t digest) const {
+  if (digest == 0) return nullptr;
+  for (const Version& entry : kinds_.at(weights.manifest.kind)) {
+    const bool held = entry.weights->manifest.version.digest == digest;
+    if (held && entry.weights->image->size() == weights.image->size()) return entry.weights;
   }
-  return entry;
+  return nullptr;
+}
+
+std::optional<size_t> WeightStore::position_of(const StoredWeights& weights) const {
+  const std::vector<Version>& versions = kinds_.at(weights.manifest.kind);
+  for (size_t i = 0; i < versions.size(); ++i)
+    if (versions[i].weights.get() == &weights) return i;
+  return std::nullopt;
+}
+
+std::shared_ptr<const EncodedChunk> WeightStore::encoded(const StoredWeights& weights, const StoredWeights* base,
+                                                         uint64_t index) const {
+  const auto position = position_of(weights);
+  if (!position) return nullptr;
+  const Version& version = kinds_.at(weights.manifest.kind)[*position];
+  const auto found = version.encoded.find(digest_of(base));
+  return found == version.encoded.end() ? nullptr : found->second.encoded[index];
+}
+
+void WeightStore::keep(const StoredWeights& weights, const StoredWeights* base, uint64_t index,
+                       std::shared_ptr<const EncodedChunk> encoded) {
+  const auto position = position_of(weights);
+  if (!position || (base != nullptr && !position_of(*base))) return;
+  Chunks& chunks = kinds_.at(weights.manifest.kind)[*position].encoded[digest_of(base)];
+  chunks.encoded.resize(weights.manifest.chunks());
+  chunks.bytes += encoded->bytes.size();
+  chunks.encoded[index] = std::move(encoded);
 }
 
 WeightStore::Memory WeightStore::memory(const std::string& kind) const {

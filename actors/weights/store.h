@@ -5,6 +5,7 @@
 #include <chrono>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,7 +33,6 @@ struct StoreLimits {
   size_t bases = 2;                         // versions before the newest that deltas may be made against
   size_t leased = 2;                        // older ones that somebody is fetching
   std::chrono::duration<double> lease{10};  // since a peer last asked for a chunk
-  int zstd_level = 1;                       // 0: nothing is compressed
 };
 
 class WeightStore {
@@ -50,9 +50,14 @@ class WeightStore {
   void lease(const std::string& peer, const std::string& kind, const WeightVersion& version, Clock::time_point now);
   void end_lease(const std::string& peer) { leases_.erase(peer); }
 
-  /// A chunk as it is sent to whoever holds the version of digest `base` (0, or one that is gone: none). Encoded once
-  /// for all who ask. `index` is below chunks().
-  std::shared_ptr<const EncodedChunk> chunk(const StoredWeights& weights, uint64_t base, uint64_t index);
+  /// The version of that digest, if deltas of `weights` can be made against it; null for 0 and for one that is gone.
+  StoredWeightsPtr base(const StoredWeights& weights, uint64_t digest) const;
+  /// A chunk as it is sent to whoever holds `base` (null: none), encoded once for all who ask. Null: not yet.
+  std::shared_ptr<const EncodedChunk> encoded(const StoredWeights& weights, const StoredWeights* base,
+                                              uint64_t index) const;
+  /// Keeps it, unless one of the versions is gone.
+  void keep(const StoredWeights& weights, const StoredWeights* base, uint64_t index,
+            std::shared_ptr<const EncodedChunk> encoded);
 
   struct Memory {
     size_t versions = 0;
@@ -74,6 +79,7 @@ class WeightStore {
     WeightVersion version;
     Clock::time_point begun, last;
   };
+  std::optional<size_t> position_of(const StoredWeights& weights) const;  // among the versions of its kind
   void drop_unneeded(const std::string& kind, Clock::time_point now);
 
   const StoreLimits limits_;

@@ -181,7 +181,7 @@ std::string weight_topic(std::string_view kind) { return std::string(kind) + '\n
 
 std::string kind_of_topic(std::string_view topic) {
   if (topic.empty() || topic.back() != '\n') throw WeightWireError("subscription: no topic of weights");
-  const std::string kind(topic.substr(0, topic.size() - 1));
+  std::string kind(topic.substr(0, topic.size() - 1));
   try {
     check_kind(kind);
   } catch (const std::invalid_argument& error) {

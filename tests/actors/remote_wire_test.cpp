@@ -31,7 +31,7 @@ std::vector<GenerateRequest> some_requests() {
 
 DecodeReport some_report() {
   DecodeReport report;
-  report.counts = {1, 2, 3, 4, 5, 6, 7, 8};
+  report.counts = {1, 2, 3, 4, 5, 6, 7, 8, 9};
   StepOutput output;
   output.id = 12;
   output.records.tokens = {3, 4};

@@ -72,7 +72,12 @@ TEST_CASE("a sampler refuses weights that are not what was announced") {
 }
 
 TEST_CASE("weights change in the middle of an answer: every token carries its version, chunks arrive on the way") {
-  Stage stage(tiny_experiment(true));
+  const bool recompute = GENERATE(false, true);
+  Experiment experiment = tiny_experiment(true);
+  if (recompute) experiment.run.kv_on_swap = "recompute";
+  Stage stage(experiment);
+  Parameters other = stage.point->parameters.clone();
+  other.at("model.norm.weight").data<float>()[0] += 1.0f;
   std::atomic<int64_t> seen{-1};
   std::atomic<bool> go{false};
   stage.fleet->hooks.before_step = [&](const std::string&, uint64_t, int64_t step) {
@@ -82,7 +87,8 @@ TEST_CASE("weights change in the middle of an answer: every token carries its ve
   const caf::actor replica = stage.self->spawn<caf::detached>(sampler, stage.fleet, 0, 0, stage.me(), stage.me());
   stage.expect<Subscribe>();
   for (const uint64_t version : {0, 7}) {
-    const WeightsPtr weights = stage.weights(version);
+    const WeightsPtr weights = std::make_shared<SamplerWeights>(
+        stage.fleet->model, version == 0 ? stage.point->parameters : other, stage.fleet->profile("trainer"), version);
     if (version == 7) {
       stage.self->send(replica, Decode{1}, request(stage, 5, 40));
       while (seen < 20) std::this_thread::yield();
@@ -95,12 +101,15 @@ TEST_CASE("weights change in the middle of an answer: every token carries its ve
   }
   go = true;
   TokenRecords records;
+  uint64_t rows = 0, kept_rows = 0;
   int chunks = 0;
   for (FinishReason finish = FinishReason::none; finish == FinishReason::none;) {
     const auto [done, outputs] = stage.expect<Decoded, StepOutputsPtr>();
     REQUIRE(outputs->size() == 1);
     CHECK(done.counts.tokens == outputs->front().records.size());
     records.append(outputs->front().records);
+    rows += done.counts.rows;
+    kept_rows += done.counts.kept_rows;
     finish = outputs->front().finish;
     ++chunks;
   }
@@ -110,6 +119,9 @@ TEST_CASE("weights change in the middle of an answer: every token carries its ve
   CHECK(records.versions[20] == 0);  // the step that was under way
   CHECK(records.versions[21] == 7);
   CHECK(std::is_sorted(records.versions.begin(), records.versions.end()));
+  // When the weights came the cache held the prompt of four and the twenty tokens that were drawn from.
+  CHECK(kept_rows == (recompute ? 0 : 24));
+  CHECK(rows == 4 + 39 + (recompute ? 24 : 0));
   stage.end(replica);
 }
 

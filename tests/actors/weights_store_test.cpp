@@ -128,7 +128,7 @@ TEST_CASE("an assembly takes what was asked for, and what its hash confirms", "[
 }
 
 TEST_CASE("a store keeps the newest, those before it, and what is being fetched", "[weights]") {
-  WeightStore store({.bases = 2, .leased = 2, .lease = std::chrono::seconds(10), .zstd_level = 1});
+  WeightStore store({.bases = 2, .leased = 2, .lease = std::chrono::seconds(10)});
   WeightStore::Clock::time_point now{};
   const auto kept = [&] {
     std::vector<uint64_t> versions;
@@ -164,24 +164,37 @@ TEST_CASE("a store keeps the newest, those before it, and what is being fetched"
   CHECK(kept() == std::vector<uint64_t>{10, 11, 12});
 }
 
-TEST_CASE("a delta is made once for all who hold the same version, and goes with it", "[weights]") {
+TEST_CASE("what is encoded is kept for all who hold the same version, and goes with it", "[weights]") {
   WeightStore store({});
   const WeightStore::Clock::time_point now{};
-  Bytes image = noise(10'000, 1);
-  store.add(stored(1, image), now);
-  image[5000] ^= std::byte{1};
-  store.add(stored(2, image), now);
-  const StoredWeightsPtr newest = store.newest("kind");
-  const auto delta = store.chunk(*newest, 1001, 1);
-  CHECK(delta->encoding == ChunkEncoding::zstd_xor);
-  CHECK(store.chunk(*newest, 1001, 1) == delta);
-  CHECK(store.chunk(*newest, 0, 1)->encoding == ChunkEncoding::raw);
-  CHECK(store.chunk(*newest, 999, 1) == store.chunk(*newest, 0, 1));  // nobody knows that version
-  CHECK(store.memory("kind").encoded == delta->bytes.size());
-  store.add(stored(3, image), now);  // what was made of an older version is dropped with it
+  const Bytes image = noise(10'000, 1);
+  for (uint64_t version = 1; version <= 3; ++version) store.add(stored(version, image), now);
+  const StoredWeightsPtr newest = store.newest("kind"), first = store.find("kind", {1, 1001});
+  CHECK(store.base(*newest, 1001) == first);
+  CHECK_FALSE(store.base(*newest, 0));
+  CHECK_FALSE(store.base(*newest, 999));  // nobody knows that version
+  const auto delta = std::make_shared<const EncodedChunk>(EncodedChunk{ChunkEncoding::zstd_xor, Bytes(70)});
+  const auto full = std::make_shared<const EncodedChunk>(EncodedChunk{ChunkEncoding::zstd, Bytes(900)});
+  CHECK_FALSE(store.encoded(*newest, first.get(), 1));
+  store.keep(*newest, first.get(), 1, delta);
+  store.keep(*newest, nullptr, 1, full);
+  CHECK(store.encoded(*newest, first.get(), 1) == delta);
+  CHECK(store.encoded(*newest, nullptr, 1) == full);
+  CHECK_FALSE(store.encoded(*newest, nullptr, 2));
+  CHECK(store.memory("kind").encoded == 970);
+  store.lease("peer", "kind", {3, 1003}, now);  // being fetched: stays, but for what is against a version that is gone
+  store.add(stored(4, image), now);
+  CHECK_FALSE(store.find("kind", {1, 1001}));
+  CHECK_FALSE(store.encoded(*newest, first.get(), 1));
+  CHECK(store.encoded(*newest, nullptr, 1) == full);
+  store.keep(*newest, first.get(), 1, delta);  // too late
+  CHECK(store.memory("kind").encoded == 900);
+  store.end_lease("peer");
+  store.add(stored(5, image), now);
   CHECK(store.memory("kind").encoded == 0);
   CHECK(store.memory("kind").versions == 3);
-  CHECK(delta->bytes.size() > 0);  // whoever still sends it has it
+  store.add(stored(6, noise(9'999, 2)), now);  // another layout
+  CHECK_FALSE(store.base(*store.newest("kind"), 1005));
 }
 
 }  // namespace motley::actors

@@ -1,4 +1,5 @@
 // Weights from a server to its clients over ZeroMQ: what arrives is what was offered, whatever the way there.
+#include "actors/security/sockets.h"
 #include "tests/actors/weight_transfer.h"
 
 namespace motley::actors {
@@ -82,6 +83,115 @@ TEST_CASE("an offer is made once for a version, from however many threads", "[we
   CHECK(std::is_sorted(versions.begin(), versions.end()));
   CHECK(std::adjacent_find(versions.begin(), versions.end()) == versions.end());
   CHECK(receiver.stats().attempts_failed == 0);
+}
+
+TEST_CASE("clients that join and follow while versions are offered all end with the newest", "[weights]") {
+  zmq::context_t context;
+  WeightServer server(context, {.chunk_bytes = 256, .store = {.bases = 1, .leased = 1}});
+  constexpr uint64_t kLast = 12;
+  std::thread learner([&] {
+    for (uint64_t version = 1; version <= kLast; ++version) server.offer("bf16", moved_weights(version));
+  });
+  std::vector<std::unique_ptr<Receiver>> receivers;
+  for (int i = 0; i < 6; ++i) {
+    WeightClientOptions options = client_options(server);
+    options.window = static_cast<uint64_t>(1 + i);
+    receivers.push_back(std::make_unique<Receiver>(context, options));
+  }
+  learner.join();
+  const std::vector<std::byte> want = image_of(*moved_weights(kLast));
+  for (const auto& receiver : receivers) {
+    const auto received = receiver->await(kLast);
+    REQUIRE(received);
+    CHECK(image_of(*received) == want);
+    CHECK(receiver->failures() == 0);
+    const std::vector<uint64_t> versions = receiver->versions();
+    CHECK(std::is_sorted(versions.begin(), versions.end()));
+  }
+}
+
+TEST_CASE("a head of its own travels too", "[weights]") {
+  zmq::context_t context;
+  WeightServer server(context, {.chunk_bytes = 300});
+  TransformerConfig config = transfer_model();
+  config.tied_head = false;
+  config.qk_norm = true;
+  const auto sent = transfer_weights(2, "b200-nvfp4", config);
+  server.offer("b200-nvfp4", sent);
+  WeightClientOptions options = client_options(server, "b200-nvfp4");
+  options.config = config;
+  Receiver receiver(context, options);
+  const auto received = receiver.await(2);
+  REQUIRE(received);
+  CHECK(received->fingerprints() == sent->fingerprints());
+}
+
+TEST_CASE("a server counts what it sends, in full and as deltas, and how long it took", "[weights]") {
+  zmq::context_t context;
+  WeightServer server(context, {.chunk_bytes = 500});
+  const uint64_t bytes = image_of(*moved_weights(1)).size();
+  server.offer("bf16", moved_weights(1));
+  Receiver receiver(context, client_options(server));
+  REQUIRE(receiver.await(1));
+  REQUIRE(eventually([&] { return server.stats().kinds["bf16"].fetches == 1; }));
+  const WeightKindStats first = server.stats().kinds["bf16"];
+  CHECK(first.full_raw_bytes == bytes);
+  CHECK(first.full_bytes <= bytes);
+  CHECK(first.delta_raw_bytes == 0);
+  CHECK(first.subscribers == 1);
+  CHECK(first.seconds >= first.longest_seconds);
+  CHECK(receiver.stats().bytes == first.full_bytes);
+  CHECK(receiver.stats().raw_bytes == bytes);
+  CHECK(receiver.stats().ready_seconds >= receiver.stats().fetch_seconds);
+  for (uint64_t version = 2; version <= 5; ++version) {
+    server.offer("bf16", moved_weights(version));
+    REQUIRE(receiver.await(version));
+  }
+  REQUIRE(eventually([&] { return server.stats().kinds["bf16"].fetches == 5; }));
+  const WeightKindStats last = server.stats().kinds["bf16"];
+  CHECK(last.full_raw_bytes + last.delta_raw_bytes == 5 * bytes);
+  CHECK(last.delta_raw_bytes >= 3 * bytes);
+  CHECK(last.delta_bytes < last.delta_raw_bytes / 4);
+  CHECK(last.memory.versions == 3);
+  CHECK(last.memory.images == 3 * bytes);
+  CHECK(last.memory.encoded > 0);
+  CHECK(last.memory.encoded <= 2 * bytes);
+}
+
+TEST_CASE("with a key file weights go to those who hold it, and to nobody else", "[weights]") {
+  zmq::context_t context;
+  const Keys keys = make_keys(), others = make_keys();
+  const Gatekeeper gatekeeper(context, keys);
+  const auto sent = transfer_weights(1);
+  WeightServer server(context, {.secure = [&](zmq::socket_t& socket) { secure_server(socket, gatekeeper); }});
+  server.offer("bf16", sent);
+  WeightClientOptions options = client_options(server);
+  options.secure = [&](zmq::socket_t& socket) { secure_client(socket, keys); };
+  Receiver member(context, options);
+  const auto received = member.await(1);
+  REQUIRE(received);
+  CHECK(received->fingerprints() == sent->fingerprints());
+  options.limits = short_limits();
+  options.secure = nullptr;
+  Receiver open(context, options);
+  options.secure = [&](zmq::socket_t& socket) { secure_client(socket, others); };
+  Receiver stranger(context, options);
+  CHECK_THAT(open.await_failure(), Catch::Contains("no answer within"));
+  CHECK_THAT(stranger.await_failure(), Catch::Contains("no answer within"));
+  CHECK(open.versions().empty());
+  CHECK(stranger.versions().empty());
+}
+
+TEST_CASE("without compression chunks are plain bytes", "[weights]") {
+  zmq::context_t context;
+  WeightServer server(context, {.chunk_bytes = 500, .zstd_level = 0});
+  server.offer("bf16", moved_weights(1));
+  Receiver receiver(context, client_options(server));
+  REQUIRE(receiver.await(1));
+  server.offer("bf16", moved_weights(2));
+  REQUIRE(receiver.await(2));
+  CHECK(receiver.stats().bytes == receiver.stats().raw_bytes);
+  CHECK(receiver.stats().delta_chunks == 0);
 }
 
 }  // namespace motley::actors

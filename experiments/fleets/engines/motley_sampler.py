@@ -251,7 +251,7 @@ class Sampler:
                 "id_log_q": b"",
                 "log_tail": packed("f", [0.0] * count),
             }
-            counts = [count, int(seconds * 1e9), 0, 0, 1, len(request["tokens"]) + count, len(request["tokens"]), 0]
+            counts = [count, int(seconds * 1e9), 0, 0, 1, len(request["tokens"]) + count, len(request["tokens"]), 0, 0]
             self.session.send(REPORT, counts=counts, outputs=[output])
 
 
