@@ -38,6 +38,7 @@ caf::behavior LearnerActor::start(FleetPtr fleet, StartingPointPtr start, Peers 
         live_version_ = published.version;
         proceed();
       },
+      [this](const RolledOut& rolled) { roll_out_seconds_ = static_cast<double>(rolled.nanoseconds) * 1e-9; },
       [this](const EpisodeDone&, const TrajectoryPtr& trajectory) {
         collector_->add(trajectory);
         if (phase_ == Phase::collecting) try_take();
@@ -278,6 +279,7 @@ void LearnerActor::try_close_row() {
   if (!counters_ || (row_waits_for_evaluation_ && evaluating_)) return;
   if (const MetricsPtr evaluation = std::exchange(evaluation_, nullptr))
     for (const auto& [name, value] : *evaluation) row_[name] = value;
+  if (const auto seconds = std::exchange(roll_out_seconds_, std::nullopt)) row_["time/roll_out"] = *seconds;
   report_->close_update(row_, *counters_);
   report_->enter(RunReport::Phase::other);
   const std::vector<Alarm> alarms = watch_->observe(row_);

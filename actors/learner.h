@@ -81,6 +81,7 @@ class LearnerActor {
   std::vector<ParametersPtr> history_;  // for imposed staleness and its probe: before snapshot_, oldest first
   algos::Metrics row_;
   std::optional<GroupCounters> counters_;
+  std::optional<double> roll_out_seconds_;  // of the last version that every sampler got, not yet in a row
   bool evaluating_ = false, row_waits_for_evaluation_ = false;
   MetricsPtr evaluation_;  // finished, not yet in a row
   std::optional<uint64_t> saved_version_;

@@ -31,6 +31,9 @@ struct SwapWeights {
 struct WeightsLive {
   uint64_t replica = 0, version = 0;
 };
+struct RolledOut {  // so long after its step every sampler had the version, or a newer one
+  uint64_t version = 0, nanoseconds = 0;
+};
 struct QuantizeTick {};
 
 // Sessions: environment -> router -> samplers, and back.
@@ -182,6 +185,7 @@ MOTLEY_MESSAGE(Published, m.version)
 MOTLEY_MESSAGE(Subscribe, m.replica, m.group, m.remote)
 MOTLEY_MESSAGE(SwapWeights, m.version, m.digest)
 MOTLEY_MESSAGE(WeightsLive, m.replica, m.version)
+MOTLEY_MESSAGE(RolledOut, m.version, m.nanoseconds)
 MOTLEY_MESSAGE(QuantizeTick)
 MOTLEY_MESSAGE(OpenSessions, m.count)
 MOTLEY_MESSAGE(Decode, m.count)
@@ -242,6 +246,7 @@ CAF_ADD_TYPE_ID(motley, (motley::actors::Published))
 CAF_ADD_TYPE_ID(motley, (motley::actors::Subscribe))
 CAF_ADD_TYPE_ID(motley, (motley::actors::SwapWeights))
 CAF_ADD_TYPE_ID(motley, (motley::actors::WeightsLive))
+CAF_ADD_TYPE_ID(motley, (motley::actors::RolledOut))
 CAF_ADD_TYPE_ID(motley, (motley::actors::QuantizeTick))
 CAF_ADD_TYPE_ID(motley, (motley::actors::OpenSessions))
 CAF_ADD_TYPE_ID(motley, (motley::actors::Decode))

@@ -13,6 +13,7 @@ caf::behavior WeightPlane::start(FleetPtr fleet) {
       [this](const Publish& publish, const ParametersPtr& parameters) {
         learner_ = caf::actor_cast<caf::actor>(self_->current_sender());
         snapshots_[publish.version] = parameters;
+        if (publish.live && !fleet_->lock_step()) published_[publish.version] = std::chrono::steady_clock::now();
         // Behind every snapshot that is waiting already: when this is late only the newest is quantized.
         if (publish.live && !std::exchange(quantizing_, true)) self_->send(self_, QuantizeTick{});
       },
@@ -23,16 +24,20 @@ caf::behavior WeightPlane::start(FleetPtr fleet) {
       [this](const Subscribe& subscribe) {
         Replica& replica = replicas_[subscribe.replica];
         replica = Replica{kind_of(subscribe.group, subscribe.remote), subscribe.group,
-                          caf::actor_cast<caf::actor>(self_->current_sender()), std::nullopt};
+                          caf::actor_cast<caf::actor>(self_->current_sender()), std::nullopt, std::nullopt};
         if (!target_.empty()) send_weights(replica);
       },
       [this](const WeightsLive& live) {
         const auto found = replicas_.find(live.replica);
         if (found == replicas_.end()) return;
-        found->second.live = live.version;
+        found->second.live = found->second.had = live.version;
         confirm();
+        measure();
       },
-      [this](const ReplicaLost& lost) { replicas_.erase(lost.replica); },
+      [this](const ReplicaLost& lost) {
+        replicas_.erase(lost.replica);
+        measure();
+      },
   };
 }
 
@@ -88,6 +93,17 @@ void WeightPlane::confirm() {
   for (const auto& [id, replica] : replicas_)
     if (replica.live != target_[replica.group]) return;
   self_->send(learner_, Published{*std::exchange(unconfirmed_, std::nullopt)});
+}
+
+void WeightPlane::measure() {
+  std::optional<uint64_t> oldest;
+  for (const auto& [id, replica] : replicas_)
+    if (replica.had) oldest = std::min(oldest.value_or(*replica.had), *replica.had);
+  if (!oldest || published_.empty() || published_.begin()->first > *oldest) return;
+  const auto reached = std::prev(published_.upper_bound(*oldest));
+  const auto took = std::chrono::steady_clock::now() - reached->second;
+  self_->send(learner_, RolledOut{reached->first, static_cast<uint64_t>(std::chrono::nanoseconds(took).count())});
+  published_.erase(published_.begin(), std::next(reached));
 }
 
 caf::behavior weight_plane(caf::stateful_actor<WeightPlane>* self, FleetPtr fleet) {

@@ -1,6 +1,8 @@
 // The weight plane: from snapshots of the masters to what the samplers hold, quantized once per distinct profile.
 #pragma once
 
+#include <chrono>
+
 #include "actors/messages.h"
 #include "kernels/parallel.h"
 
@@ -16,7 +18,8 @@ class WeightPlane {
     size_t kind = 0;  // into kinds_
     size_t group = 0;
     caf::actor handle;
-    std::optional<uint64_t> live;
+    std::optional<uint64_t> live;  // none while another is on its way
+    std::optional<uint64_t> had;   // the last that was live
   };
   /// Chooses every group's version and sends it to the replicas.
   void roll_out();
@@ -25,6 +28,8 @@ class WeightPlane {
   /// Of the group's profile: on its device, or as it travels to other processes.
   size_t kind_of(size_t group, bool remote);
   void confirm();
+  /// Tells the learner how long the newest version took that every sampler has had, or one after it.
+  void measure();
 
   caf::event_based_actor* self_;
   FleetPtr fleet_;
@@ -40,6 +45,7 @@ class WeightPlane {
   std::vector<Kind> kinds_;                                      // distinct ones
   std::map<std::pair<size_t, uint64_t>, WeightsPtr> quantized_;  // by kind and version
   std::map<uint64_t, Replica> replicas_;
+  std::map<uint64_t, std::chrono::steady_clock::time_point> published_;  // versions that some sampler has not had
   bool quantizing_ = false;
   std::optional<uint64_t> unconfirmed_;  // lock-step: the version that the learner waits for
 };

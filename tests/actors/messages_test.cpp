@@ -46,10 +46,10 @@ TEST_CASE("every message makes the round trip between two systems") {
     const uint64_t big = ~uint64_t{0} - 1;
     const auto check = [&](const auto&... messages) { (check_round_trip(self, *remote, messages), ...); };
     check(Publish{big, false}, Published{big}, Subscribe{1, big, true}, SwapWeights{big, 7}, WeightsLive{2, big},
-          QuantizeTick{}, OpenSessions{big}, Decode{big}, Decoded{1, {2, 3, 4, big, 5, 6, 7, big, 8}},
-          SessionsFinished{big}, DecodeTick{}, ReplicaReady{1, big}, ReplicaLost{big, "why", true}, ReplicaLeft{big},
-          ReplicaHangs{big}, WatchTick{}, AddReplica{big}, RetireReplica{big}, Retire{},
-          Hello{big, "a", "b", "c", "d", "e", "f"},
+          RolledOut{big, 1}, QuantizeTick{}, OpenSessions{big}, Decode{big},
+          Decoded{1, {2, 3, 4, big, 5, 6, 7, big, 8}}, SessionsFinished{big}, DecodeTick{}, ReplicaReady{1, big},
+          ReplicaLost{big, "why", true}, ReplicaLeft{big}, ReplicaHangs{big}, WatchTick{}, AddReplica{big},
+          RetireReplica{big}, Retire{}, Hello{big, "a", "b", "c", "d", "e", "f"},
           Welcome{"a", big, "b", "c", "d", "e", "f", "g", 3, false, true, "h", 1, 2, big, 4, *remote}, Over{true},
           OpenGate{*remote, *remote, *remote}, Farewell{}, TokenQuery{}, PeerHello{"r"}, PeerFrame{3},
           PeerClosed{"why"}, PeerLost{"why"}, Calibrate{}, Calibrated{1, 2, big}, FleetReady{}, RateQuery{},
