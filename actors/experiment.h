@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "actors/policy/autoscaling.h"
 #include "actors/policy/collapse_watch.h"
 #include "algos/learner.h"
 #include "envs/environment.h"
@@ -97,6 +98,9 @@ struct ProvisionOptions {
   double call_seconds = 60.0;                  // that each of these may take
   double join_seconds = 600.0;                 // from the start until it serves; then it is stopped
 };
+struct AutoscalerSettings : actors::AutoscalerPlan {
+  std::string host;  // by which instances elsewhere reach the run; empty: where it listens
+};
 struct SamplerGroupOptions {
   std::string name;
   algos::CorrectionParameters parameters;  // of the correction, where this group's differ
@@ -109,6 +113,11 @@ struct SamplerGroupOptions {
   int64_t max_sequences = 256;                           // slots of each replica's engine
   bool graphs = true;                                    // of its decode steps, on a device
   std::optional<std::pair<int64_t, int64_t>> staleness;  // imposed, lock-step only
+  // With an autoscaler:
+  std::optional<int64_t> minimum, maximum;  // replicas; absent: `replicas`
+  double start_seconds = 0.0;               // until a replica that is started serves
+  std::optional<double> tokens_per_second;  // expected of a replica, all slots full, while it is not measured
+  ProvisionOptions provision;
 };
 struct EvalOptions {
   int64_t every = 40;
@@ -144,6 +153,7 @@ struct Experiment {
   std::vector<SamplerGroupOptions> samplers;
   EvalOptions eval;
   actors::WatchOptions watch;
+  AutoscalerSettings autoscaler;
   ProbeOptions probe;
 
   /// The seed of the starting weights and the warm start: runs that differ in their own seed alone can share a start.
@@ -154,6 +164,10 @@ struct Experiment {
   kernels::NumericProfile group_profile(const SamplerGroupOptions& group) const;
   /// Of the correction: the common ones and those of single groups ("mis.high@h100").
   algos::CorrectionParameters correction_parameters() const;
+  /// Whether an autoscaler starts replicas of the group in the run's own process.
+  bool grows_here(const SamplerGroupOptions& group) const {
+    return autoscaler.enabled && group.provision.provisioner == "inproc";
+  }
   /// What the correction asks for, and those of a drift probe.
   RecordKind needed_records() const;
   /// What is recorded per token, from sampling.record and the correction's needs.

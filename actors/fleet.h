@@ -45,7 +45,8 @@ struct Fleet {
   std::atomic<bool> stopping{false};  // long computations look at it
   std::atomic<bool> finished{false};  // the last update is done
   std::atomic<uint64_t> next_replica{0};
-  std::shared_ptr<RemoteHub> hub;  // where samplers of other processes come in; null: nowhere
+  std::shared_ptr<RemoteHub> hub;         // where samplers of other processes come in; null: nowhere
+  std::string join_here, join_elsewhere;  // HOST:PORT for samplers on this machine, and on others; empty without a hub
 
   bool lock_step() const { return !experiment.run.async; }
   int64_t threads() const;          // compute threads of the process

@@ -108,6 +108,7 @@ void LearnerActor::proceed() {
 void LearnerActor::collect() {
   phase_ = Phase::collecting;
   report_->enter(RunReport::Phase::wait);
+  if (peers_.autoscaler) self_->send(peers_.autoscaler, LearnerWaits{});
   if (fleet_->lock_step()) {
     first_prompt_ = ledger_.next();
     issued_ = 0;
@@ -183,6 +184,7 @@ void LearnerActor::release(const std::vector<TrajectoryGroup>& groups) {
 
 void LearnerActor::train(const std::vector<TrajectoryGroup>& groups) {
   report_->enter(RunReport::Phase::train);
+  if (peers_.autoscaler) self_->send(peers_.autoscaler, LearnerTakes{});
   const uint64_t update = version_ + 1;
   std::vector<algos::Trajectory> batch;
   for (const TrajectoryGroup& group : groups)
@@ -269,8 +271,8 @@ void LearnerActor::open_row(algos::Metrics metrics) {
   report_->enter(row_waits_for_evaluation_ && evaluating_ ? RunReport::Phase::eval : RunReport::Phase::other);
   counters_.reset();
   self_->request(peers_.router, kRequestLimit, RateQuery{}).then([this](const GroupRates& rates) {
-    counters_ = GroupCounters{rates.tokens,       rates.busy_ns,     rates.steps,    rates.rows,
-                              rates.prefill_rows, rates.shared_rows, rates.kept_rows};
+    counters_ = GroupCounters{rates.tokens,      rates.busy_ns,   rates.steps,    rates.rows,       rates.prefill_rows,
+                              rates.shared_rows, rates.kept_rows, rates.replicas, rates.replica_ns, rates.at_ns};
     try_close_row();
   });
 }

@@ -16,7 +16,7 @@ class LearnerActor {
  public:
   explicit LearnerActor(caf::event_based_actor* self) : self_(self) {}
   struct Peers {
-    caf::actor plane, router, evaluator, supervisor, observer;
+    caf::actor plane, router, evaluator, supervisor, observer, autoscaler;  // no autoscaler: null
   };
   caf::behavior start(FleetPtr fleet, StartingPointPtr start, Peers peers);
 

@@ -53,6 +53,7 @@ struct SessionsFinished {
 struct DecodeTick {};
 struct ReplicaReady {
   uint64_t replica = 0, group = 0;
+  std::string instance;  // of a provisioner; empty: nobody's
 };
 struct ReplicaLost {
   uint64_t replica = 0;
@@ -74,6 +75,8 @@ struct FleetReady {};
 struct RateQuery {};
 struct GroupRates {  // since the start, by group
   std::vector<uint64_t> tokens, busy_ns, steps, rows, prefill_rows, shared_rows, kept_rows;
+  std::vector<uint64_t> replicas, replica_ns;  // that are there; the time that replicas have been there, summed
+  int64_t at_ns = 0;                           // when this was so, by the steady clock
 };
 
 // Replicas that come and go while the run goes on: autoscaler -> supervisor, router -> samplers.
@@ -84,6 +87,40 @@ struct RetireReplica {
   uint64_t replica = 0;
 };
 struct Retire {};
+
+// What the autoscaler goes by (router, learner), and whom it orders (the provisioners of its groups).
+struct FleetQuery {};
+struct FleetSeen {
+  std::vector<uint64_t> replicas, groups, serving, sessions, tokens_per_second;  // by replica; serving: 0, 1
+  std::vector<std::string> instances;                                            // by replica
+  std::vector<uint64_t> group_tokens, busy_ns;                                   // by group, since the start
+  uint64_t tokens = 0, queued = 0;  // drawn since the start; sessions without a slot
+};
+struct LearnerWaits {};
+struct LearnerTakes {};
+struct ScaleTick {};
+struct StartInstance {  // answered with InstanceStarted
+  uint64_t number = 0;
+};
+struct InstanceStarted {
+  uint64_t group = 0, number = 0;
+  std::string failure;
+};
+struct StopInstance {  // answered with InstanceStopped
+  uint64_t number = 0;
+};
+struct InstanceStopped {
+  uint64_t group = 0, number = 0;
+  std::string failure;
+};
+struct ListInstances {};
+struct InstanceList {
+  uint64_t group = 0;
+  std::vector<uint64_t> numbers;
+  std::vector<std::string> endings;  // empty: it runs
+  std::string failure;
+};
+struct TendTick {};
 
 // Samplers in other processes: sampler -> gate, and back.
 struct Hello {
@@ -194,7 +231,7 @@ MOTLEY_MESSAGE(DecodeCounts, m.tokens, m.busy_ns, m.full_tokens, m.full_ns, m.st
 MOTLEY_MESSAGE(Decoded, m.replica, m.counts)
 MOTLEY_MESSAGE(SessionsFinished, m.count)
 MOTLEY_MESSAGE(DecodeTick)
-MOTLEY_MESSAGE(ReplicaReady, m.replica, m.group)
+MOTLEY_MESSAGE(ReplicaReady, m.replica, m.group, m.instance)
 MOTLEY_MESSAGE(ReplicaLost, m.replica, m.cause, m.replaced)
 MOTLEY_MESSAGE(ReplicaLeft, m.replica)
 MOTLEY_MESSAGE(ReplicaHangs, m.replica)
@@ -203,10 +240,24 @@ MOTLEY_MESSAGE(Calibrate)
 MOTLEY_MESSAGE(Calibrated, m.replica, m.tokens, m.busy_ns)
 MOTLEY_MESSAGE(FleetReady)
 MOTLEY_MESSAGE(RateQuery)
-MOTLEY_MESSAGE(GroupRates, m.tokens, m.busy_ns, m.steps, m.rows, m.prefill_rows, m.shared_rows, m.kept_rows)
+MOTLEY_MESSAGE(GroupRates, m.tokens, m.busy_ns, m.steps, m.rows, m.prefill_rows, m.shared_rows, m.kept_rows, m.replicas,
+               m.replica_ns, m.at_ns)
 MOTLEY_MESSAGE(AddReplica, m.group)
 MOTLEY_MESSAGE(RetireReplica, m.replica)
 MOTLEY_MESSAGE(Retire)
+MOTLEY_MESSAGE(FleetQuery)
+MOTLEY_MESSAGE(FleetSeen, m.replicas, m.groups, m.serving, m.sessions, m.tokens_per_second, m.instances, m.group_tokens,
+               m.busy_ns, m.tokens, m.queued)
+MOTLEY_MESSAGE(LearnerWaits)
+MOTLEY_MESSAGE(LearnerTakes)
+MOTLEY_MESSAGE(ScaleTick)
+MOTLEY_MESSAGE(StartInstance, m.number)
+MOTLEY_MESSAGE(InstanceStarted, m.group, m.number, m.failure)
+MOTLEY_MESSAGE(StopInstance, m.number)
+MOTLEY_MESSAGE(InstanceStopped, m.group, m.number, m.failure)
+MOTLEY_MESSAGE(ListInstances)
+MOTLEY_MESSAGE(InstanceList, m.group, m.numbers, m.endings, m.failure)
+MOTLEY_MESSAGE(TendTick)
 MOTLEY_MESSAGE(Hello, m.protocol, m.version, m.name, m.group, m.hardware, m.model, m.instance)
 MOTLEY_MESSAGE(Welcome, m.refusal, m.replica, m.group, m.profile, m.kernels, m.profile_text, m.model, m.weights,
                m.max_sequences, m.graphs, m.recompute_kv, m.token, m.session_port, m.fetch_port, m.announce_port,
@@ -266,6 +317,18 @@ CAF_ADD_TYPE_ID(motley, (motley::actors::GroupRates))
 CAF_ADD_TYPE_ID(motley, (motley::actors::AddReplica))
 CAF_ADD_TYPE_ID(motley, (motley::actors::RetireReplica))
 CAF_ADD_TYPE_ID(motley, (motley::actors::Retire))
+CAF_ADD_TYPE_ID(motley, (motley::actors::FleetQuery))
+CAF_ADD_TYPE_ID(motley, (motley::actors::FleetSeen))
+CAF_ADD_TYPE_ID(motley, (motley::actors::LearnerWaits))
+CAF_ADD_TYPE_ID(motley, (motley::actors::LearnerTakes))
+CAF_ADD_TYPE_ID(motley, (motley::actors::ScaleTick))
+CAF_ADD_TYPE_ID(motley, (motley::actors::StartInstance))
+CAF_ADD_TYPE_ID(motley, (motley::actors::InstanceStarted))
+CAF_ADD_TYPE_ID(motley, (motley::actors::StopInstance))
+CAF_ADD_TYPE_ID(motley, (motley::actors::InstanceStopped))
+CAF_ADD_TYPE_ID(motley, (motley::actors::ListInstances))
+CAF_ADD_TYPE_ID(motley, (motley::actors::InstanceList))
+CAF_ADD_TYPE_ID(motley, (motley::actors::TendTick))
 CAF_ADD_TYPE_ID(motley, (motley::actors::Hello))
 CAF_ADD_TYPE_ID(motley, (motley::actors::Welcome))
 CAF_ADD_TYPE_ID(motley, (motley::actors::Over))

@@ -1,6 +1,7 @@
 #include "actors/router.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "actors/policy/losses.h"
 #include "actors/system.h"
@@ -45,20 +46,47 @@ caf::behavior Router::start(FleetPtr fleet, caf::actor supervisor) {
         self_->delayed_send(self_, kWatchInterval, WatchTick{});
       },
       [this](const Note& note) { self_->send(supervisor_, note); },
-      [this](RateQuery) {
-        GroupRates rates;
-        for (const Group& group : groups_) {
-          rates.tokens.push_back(group.tokens);
-          rates.busy_ns.push_back(group.busy_ns);
-          rates.steps.push_back(group.steps);
-          rates.rows.push_back(group.rows);
-          rates.prefill_rows.push_back(group.prefill_rows);
-          rates.shared_rows.push_back(group.shared_rows);
-          rates.kept_rows.push_back(group.kept_rows);
-        }
-        return rates;
-      },
+      [this](RateQuery) { return rates(); },
+      [this](FleetQuery) { return seen(); },
   };
+}
+
+GroupRates Router::rates() const {
+  const auto now = std::chrono::steady_clock::now();
+  GroupRates rates;
+  rates.at_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(now.time_since_epoch()).count();
+  for (const Group& group : groups_) {
+    rates.tokens.push_back(group.tokens);
+    rates.busy_ns.push_back(group.busy_ns);
+    rates.steps.push_back(group.steps);
+    rates.rows.push_back(group.rows);
+    rates.prefill_rows.push_back(group.prefill_rows);
+    rates.shared_rows.push_back(group.shared_rows);
+    rates.kept_rows.push_back(group.kept_rows);
+    rates.replicas.push_back(static_cast<uint64_t>(group.time.count()));
+    rates.replica_ns.push_back(static_cast<uint64_t>(group.time.total(now).count()));
+  }
+  return rates;
+}
+
+FleetSeen Router::seen() const {
+  FleetSeen seen;
+  for (const auto& [id, replica] : replicas_) {
+    seen.replicas.push_back(id);
+    seen.groups.push_back(replica.group);
+    seen.serving.push_back(placement_->serves(id) ? 1 : 0);
+    seen.sessions.push_back(placement_->serves(id) ? static_cast<uint64_t>(placement_->sessions(id)) : 0);
+    seen.tokens_per_second.push_back(static_cast<uint64_t>(std::llround(replica.capacity.tokens_per_second())));
+    seen.instances.push_back(replica.instance);
+  }
+  seen.queued = waiting_.size();
+  for (const Group& group : groups_) {
+    seen.group_tokens.push_back(group.tokens);
+    seen.busy_ns.push_back(group.busy_ns);
+    seen.tokens += group.tokens;
+    seen.queued += group.waiting.size();
+  }
+  return seen;
 }
 
 Router::Replica* Router::sender(uint64_t replica) {
@@ -235,8 +263,10 @@ bool Router::measures(size_t group) const {
 }
 
 void Router::joined(const ReplicaReady& ready, caf::actor handle) {
+  const auto now = std::chrono::steady_clock::now();
   replicas_[ready.replica] = Replica{
-      .group = ready.group, .handle = std::move(handle), .capacity = {}, .heard = std::chrono::steady_clock::now()};
+      .group = ready.group, .handle = std::move(handle), .capacity = {}, .heard = now, .instance = ready.instance};
+  groups_[ready.group].time.change(1, now);
   if (!measures(ready.group)) {
     serve(ready.replica);
     return;
@@ -259,13 +289,15 @@ void Router::serve(uint64_t id) {
   group.expected = std::max<int64_t>(0, group.expected - 1);
   placement_->add(id, replica.group, replica.capacity.tokens_per_second());
   place_waiting();
-  if (placement_->serving() >= std::max<uint64_t>(1, fleet_->replicas()) && !std::exchange(ready_, true))
-    self_->send(supervisor_, FleetReady{});
+  // An autoscaler may stop some of the first before the last of them serves.
+  const uint64_t wanted = fleet_->experiment.autoscaler.enabled ? 1 : std::max<uint64_t>(1, fleet_->replicas());
+  if (placement_->serving() >= wanted && !std::exchange(ready_, true)) self_->send(supervisor_, FleetReady{});
 }
 
 std::vector<uint64_t> Router::remove(uint64_t id) {
   placement_->remove(id);
   std::erase(to_calibrate_, id);
+  groups_[replicas_.at(id).group].time.change(-1, std::chrono::steady_clock::now());
   replicas_.erase(id);
   if (calibrating_ == id) {
     calibrating_.reset();

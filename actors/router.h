@@ -7,6 +7,7 @@
 
 #include "actors/messages.h"
 #include "actors/policy/placement.h"
+#include "actors/policy/replica_time.h"
 
 namespace motley::actors {
 
@@ -29,10 +30,12 @@ class Router {
     caf::actor handle;
     MeasuredCapacity capacity;
     std::chrono::steady_clock::time_point heard;  // its last sign of life
+    std::string instance;                         // of a provisioner; empty: nobody's
   };
   struct Group {
     int64_t expected = 0;          // replicas on their way
     std::deque<uint64_t> waiting;  // sessions, for a slot in this group
+    ReplicaTime time;
     uint64_t tokens = 0, busy_ns = 0, steps = 0, rows = 0, prefill_rows = 0, shared_rows = 0, kept_rows = 0;
   };
   using Outbox = std::map<uint64_t, std::vector<GenerateRequest>>;  // by replica
@@ -62,6 +65,8 @@ class Router {
   std::vector<uint64_t> remove(uint64_t replica);
   /// Looks for replicas that have work and say nothing.
   void watch();
+  GroupRates rates() const;
+  FleetSeen seen() const;
   bool measures(size_t group) const;
 
   caf::event_based_actor* self_;

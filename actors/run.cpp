@@ -1,5 +1,9 @@
 #include "actors/run.h"
 
+#include <unistd.h>
+
+#include <array>
+
 #include "actors/fleet.h"
 #include "actors/messages.h"
 #include "actors/policy/keep.h"
@@ -19,7 +23,7 @@ void check(const Experiment& experiment, bool listens) {
   if (!kept_updates(run.keep_trajectories))
     throw RunError("run.keep_trajectories is \"" + run.keep_trajectories + "\": allowed are all, none and last N");
   for (const SamplerGroupOptions& group : experiment.samplers)
-    if (group.replicas == 0 && !listens)
+    if (group.replicas == 0 && !listens && !experiment.grows_here(group))
       throw RunError("sampler group " + group.name +
                      " has no replicas, and nobody can join: give --listen, or samplers.replicas of at least 1");
   if (listens && !run.async)
@@ -51,7 +55,7 @@ class Conversation {
     } catch (...) {  // of the observer: the fleet ends before the exception goes on
       failure = std::current_exception();
     }
-    shut_down();
+    shut_down(!failure);
     if (failure) std::rethrow_exception(failure);
     if (failed_) throw RunError(failed_->actor + ": " + failed_->cause);
     return *summary_;
@@ -75,13 +79,16 @@ class Conversation {
                    caf::after(kStopPoll) >> [] {});
   }
   /// Waits until every actor has ended; the supervisor is the last.
-  void shut_down() {
+  void shut_down(bool tell) {
     fleet_->stopping = true;
     caf::anon_send<caf::message_priority::high>(supervisor_, ShutDown{});
     supervisor_ = nullptr;
     const auto deadline = std::chrono::steady_clock::now() + kShutdownLimit;
     while (!ended_ && std::chrono::steady_clock::now() < deadline)
-      self_->receive([&](const UpdateRow&, const MetricsPtr&) {}, [&](const Note&) {},
+      self_->receive([&](const UpdateRow&, const MetricsPtr&) {},
+                     [&](const Note& note) {
+                       if (tell) observer_.message(note.text);
+                     },
                      [&](const RunFinished&, const SummaryPtr&) {}, [&](const RunFailed&) {},
                      [&](const caf::down_msg&) { ended_ = true; }, caf::after(kStopPoll) >> [] {});
     if (fleet_->hub) fleet_->hub->sessions().stop();  // it holds handles of actors, which the system must outlive
@@ -106,6 +113,17 @@ SystemOptions system_options(const Fleet& fleet) {
   return options;
 }
 
+std::string host_name() {
+  std::array<char, 256> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 && name[0] != 0 ? name.data() : "localhost";
+}
+
+/// Where one that listens everywhere can be reached.
+Address reachable(Address address, const std::string& host) {
+  if (address.host == "0.0.0.0" || address.host == "::" || address.host == "*") address.host = host;
+  return address;
+}
+
 /// Opens the gate at the hub's address, and says where that is.
 caf::actor open_gate(caf::actor_system& system, const FleetPtr& fleet, RunObserver& observer) {
   Address address = fleet->hub->listen().address;
@@ -116,6 +134,9 @@ caf::actor open_gate(caf::actor_system& system, const FleetPtr& fleet, RunObserv
     caf::anon_send_exit(opened, caf::exit_reason::user_shutdown);
     throw;
   }
+  fleet->join_here = address_text(reachable(address, "127.0.0.1"));
+  const std::string& host = fleet->experiment.autoscaler.host;
+  fleet->join_elsewhere = address_text(host.empty() ? reachable(address, host_name()) : Address{host, address.port});
   observer.message("samplers join with: motley sampler --join " + address_text(address) +
                    (fleet->hub->secured() ? " --key FILE" : ""));
   return opened;

@@ -20,6 +20,7 @@ namespace motley::actors {
 struct ListenOptions {
   Address address;                   // port 0: any
   std::shared_ptr<const Keys> keys;  // null: loopback addresses only
+  std::string key_file;              // that they are from
 };
 
 struct RunRequest {

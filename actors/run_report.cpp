@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 namespace motley::actors {
 namespace {
@@ -20,7 +21,7 @@ double value_or_zero(const algos::Metrics& metrics, const std::string& name) {
 RunReport::RunReport(const Experiment& experiment)
     : experiment_(experiment), start_(Clock::now()), entered_(start_), totals_(experiment.samplers.size()) {
   for (auto* counts : {&last_.tokens, &last_.busy_ns, &last_.steps, &last_.rows, &last_.prefill_rows,
-                       &last_.shared_rows, &last_.kept_rows})
+                       &last_.shared_rows, &last_.kept_rows, &last_.replicas, &last_.replica_ns})
     counts->resize(experiment.samplers.size());
 }
 
@@ -60,6 +61,12 @@ void RunReport::add_compute(algos::Metrics& metrics, double seconds) {
   last_use_ = use;
 }
 
+double RunReport::replica_seconds(const GroupCounters& counters, size_t g, Clock::time_point now) {
+  return 1e-9 * static_cast<double>(counters.replica_ns[g]) +
+         static_cast<double>(counters.replicas[g]) *
+             seconds_between(Clock::time_point(std::chrono::nanoseconds(counters.at_ns)), now);
+}
+
 void RunReport::add_group(size_t g, algos::Metrics& metrics, const GroupCounters& counters, double seconds) {
   const SamplerGroupOptions& group = experiment_.samplers[g];
   const std::string prefix = "group/" + group.name + "/";
@@ -67,10 +74,14 @@ void RunReport::add_group(size_t g, algos::Metrics& metrics, const GroupCounters
     return static_cast<double>((counters.*count)[g] - (last_.*count)[g]);
   };
   const double tokens = since(&GroupCounters::tokens), busy = since(&GroupCounters::busy_ns) * 1e-9;
-  const auto replicas = static_cast<double>(group.replicas);
-  const double cost = group.price_per_hour * replicas * seconds / 3600.0;
+  Totals& totals = totals_[g];
+  // What left between the look and now was counted until now: the next look has it right.
+  const double paid = std::max(totals.replica_seconds, replica_seconds(counters, g, entered_));
+  const double spent = paid - std::exchange(totals.replica_seconds, paid);
+  const double cost = group.price_per_hour * spent / 3600.0;
   metrics[prefix + "time/tokens_per_second"] = tokens / seconds;
-  metrics[prefix + "time/idle_share"] = std::clamp(1.0 - busy / (replicas * seconds), 0.0, 1.0);
+  metrics[prefix + "time/replicas"] = spent / seconds;
+  if (spent > 0) metrics[prefix + "time/idle_share"] = std::clamp(1.0 - busy / spent, 0.0, 1.0);
   const double steps = since(&GroupCounters::steps), prefill = since(&GroupCounters::prefill_rows);
   const double given = prefill + since(&GroupCounters::shared_rows);
   metrics[prefix + "time/prefill_rows"] = prefill;
@@ -81,7 +92,6 @@ void RunReport::add_group(size_t g, algos::Metrics& metrics, const GroupCounters
   metrics["time/tokens_per_second"] += tokens / seconds;
   metrics["cost/update"] += cost;
 
-  Totals& totals = totals_[g];
   const double samples = value_or_zero(metrics, prefix + "share") * value_or_zero(metrics, "samples/count");
   totals.samples += samples;
   totals.kl += samples * value_or_zero(metrics, prefix + "kl/sampler_trainer");
@@ -91,7 +101,8 @@ void RunReport::add_group(size_t g, algos::Metrics& metrics, const GroupCounters
 
 RunSummary RunReport::summary() const {
   RunSummary summary;
-  summary.seconds = seconds_between(start_, Clock::now());
+  const auto now = Clock::now();
+  summary.seconds = seconds_between(start_, now);
   double all = 0;
   for (const Totals& totals : totals_) all += totals.samples;
   for (size_t g = 0; g < totals_.size(); ++g) {
@@ -109,7 +120,7 @@ RunSummary RunReport::summary() const {
     group.outside = totals.outside / samples;
     group.staleness = totals.staleness / samples;
     group.tokens_per_second = static_cast<double>(last_.tokens[g]) / std::max(1e-9, summary.seconds);
-    group.cost = options.price_per_hour * static_cast<double>(options.replicas) * summary.seconds / 3600.0;
+    group.cost = options.price_per_hour * replica_seconds(last_, g, now) / 3600.0;
     const auto tokens = static_cast<double>(last_.tokens[g]);
     if (tokens > 0) group.cost_per_million_tokens = group.cost / tokens * 1e6;
     summary.cost_per_update += group.cost / static_cast<double>(std::max<int64_t>(1, updates_));

@@ -11,6 +11,8 @@ namespace motley::actors {
 /// Since the start of the fleet, by sampler group.
 struct GroupCounters {
   std::vector<uint64_t> tokens, busy_ns, steps, rows, prefill_rows, shared_rows, kept_rows;
+  std::vector<uint64_t> replicas, replica_ns;  // that are there, and for how long, summed over those that ever were
+  int64_t at_ns = 0;                           // when this was so, by the steady clock
 };
 
 class RunReport {
@@ -26,6 +28,8 @@ class RunReport {
  private:
   using Clock = std::chrono::steady_clock;
   void add_compute(algos::Metrics& metrics, double seconds);
+  /// For which the group's replicas are paid, until `now`.
+  static double replica_seconds(const GroupCounters& counters, size_t group, Clock::time_point now);
   void add_group(size_t group, algos::Metrics& metrics, const GroupCounters& counters, double seconds);
 
   const Experiment& experiment_;
@@ -36,6 +40,7 @@ class RunReport {
   kernels::ComputeUse last_use_ = kernels::compute_use();
   struct Totals {
     double samples = 0, kl = 0, outside = 0, staleness = 0;
+    double replica_seconds = 0;  // until the last update was closed
   };
   std::vector<Totals> totals_;
   int64_t updates_ = 0;  // with samples

@@ -42,7 +42,7 @@ void Sampler::swap(const SwapWeights& message, const WeightsPtr& weights) {
   const bool first = !decoder_->ready();
   decoder_->set_weights(weights);
   self_->send(caf::actor_cast<caf::actor>(self_->current_sender()), WeightsLive{replica_, message.version});
-  if (first) self_->send(router_, ReplicaReady{replica_, group_});
+  if (first) self_->send(router_, ReplicaReady{replica_, group_, ""});
 }
 
 void Sampler::tick() {

@@ -1,5 +1,6 @@
 #include "actors/supervisor.h"
 
+#include "actors/autoscaler.h"
 #include "actors/environment.h"
 #include "actors/evaluator.h"
 #include "actors/learner.h"
@@ -45,8 +46,13 @@ void Supervisor::spawn_fleet(const StartingPointPtr& start) {
   watch({"router", router_});
   const auto evaluating = self_->spawn<caf::detached>(evaluator, fleet_);
   watch({"evaluator", evaluating});
-  learner_ =
-      self_->spawn<caf::detached>(learner, fleet_, start, LearnerActor::Peers{plane_, router_, evaluating, me, main_});
+  caf::actor scaler;
+  if (fleet_->experiment.autoscaler.enabled) {
+    scaler = self_->spawn(autoscaler, fleet_, me, router_);
+    watch({"autoscaler", scaler});
+  }
+  learner_ = self_->spawn<caf::detached>(learner, fleet_, start,
+                                         LearnerActor::Peers{plane_, router_, evaluating, me, main_, scaler});
   watch({"learner", learner_});
   std::vector<caf::actor> workers;
   for (int64_t i = 0; i < fleet_->workers(); ++i) {
@@ -74,10 +80,10 @@ void Supervisor::spawn_sampler(uint64_t replica, size_t group, std::string name)
   watch({std::move(name), handle, replica, group, true});
 }
 
-uint64_t Supervisor::add_replica(size_t group) {
+caf::result<uint64_t> Supervisor::add_replica(size_t group) {
+  if (over_) return caf::make_error(caf::sec::runtime_error, std::string("the run is over"));
   const uint64_t replica = fleet_->next_replica++;
   const std::string& name = fleet_->experiment.samplers.at(group).name;
-  if (over_) throw std::runtime_error("the run is over");
   spawn_sampler(replica, group, "sampler " + name + "/" + std::to_string(first_extra_.at(group)++));
   return replica;
 }

@@ -25,7 +25,7 @@ class Supervisor {
   void spawn_fleet(const StartingPointPtr& start);
   void spawn_sampler(uint64_t replica, size_t group, std::string name);
   /// One more sampler of the group in this process; its number.
-  uint64_t add_replica(size_t group);
+  caf::result<uint64_t> add_replica(size_t group);
   void retire(uint64_t replica);
   void hangs(uint64_t replica);
   Member* sampler_of(uint64_t replica);

@@ -7,6 +7,7 @@
 
 #include "actors/checkpoint.h"
 #include "algos/advantage.h"
+#include "app/autoscaler_fields.h"
 #include "app/devices.h"
 #include "app/experiment_toml.h"
 #include "app/schema.h"
@@ -231,7 +232,7 @@ void check_routing(const Experiment& e, const KeyPositions& keys) {
 void check_fleet(const Experiment& e, const KeyPositions& keys) {
   check_routing(e, keys);
   int64_t slots = 0;
-  bool grows = false;  // by samplers that join: what waits for a slot waits in the router
+  bool grows = e.autoscaler.enabled;  // or by samplers that join: what waits for a slot waits in the router
   for (size_t i = 0; i < e.samplers.size(); ++i) {
     slots += e.samplers[i].max_sequences * e.samplers[i].replicas;
     grows = grows || e.samplers[i].replicas == 0;
@@ -331,6 +332,7 @@ void resolve_experiment(Experiment& e, const KeyPositions& keys) {
     e.algo.correction = "grpo";
     e.algo.parameters = algos::default_parameters("grpo");
   }
+  resolve_autoscaler(e, keys);
   resolve_slots(e, keys);
   if (!keys.given("algo.overlong_tokens")) e.algo.overlong_tokens = std::max<int64_t>(1, e.sampling.max_tokens / 5);
   if (!keys.given("eval.samples")) {
@@ -351,6 +353,7 @@ void check_experiment(const Experiment& experiment, const KeyPositions& keys) {
   check_correction(experiment, keys);
   check_comparison(experiment, keys);
   check_kl(experiment, keys);
+  check_autoscaler(experiment, keys);
   check_fleet(experiment, keys);
   check_eval(experiment, keys);
   check_schedule(experiment, keys);

@@ -49,6 +49,7 @@ std::vector<Line> lines_of(Experiment experiment) {
     size_t count = 1;
     if (section.name == "tasks") count = experiment.tasks.size();
     if (section.name == "samplers") count = experiment.samplers.size();
+    if (section.name == "autoscaler" && !experiment.autoscaler.enabled) continue;  // its mere presence turns it on
     for (size_t i = 0; i < count; ++i) {
       add_fields(lines, experiment, section.name, i);
       if (section.name == "tasks") add_task_options(lines, experiment.tasks[i], i);

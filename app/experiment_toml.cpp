@@ -73,6 +73,7 @@ class Loader {
     keys_.set(section->name, member.at);
     require_section(member, section->list);
     const Node& value = member.value;
+    if (section->name == "autoscaler") experiment_.autoscaler.enabled = true;
     if (!section->list) {
       read_section(value, section->name, section->name, 0);
       return;

@@ -1,5 +1,6 @@
 // The keys of a FLEET.toml.
 #include "actors/policy/placement.h"
+#include "app/autoscaler_fields.h"
 #include "app/fleet_toml.h"
 #include "app/schema_field.h"
 
@@ -122,16 +123,6 @@ std::vector<FleetField> sampler_keys() {
           "engines at the start; 0 for a group that is only compared, or only scaled")
           .between(0, 1e5),
       key(
-          "samplers", "minimum", [](P & p, size_t i) -> auto& { return p.samplers.at(i).minimum; },
-          "replicas that the autoscaler leaves")
-          .between(0, 1e5)
-          .defaults_to("replicas"),
-      key(
-          "samplers", "maximum", [](P & p, size_t i) -> auto& { return p.samplers.at(i).maximum; },
-          "replicas that the autoscaler may have")
-          .between(0, 1e5)
-          .defaults_to("replicas"),
-      key(
           "samplers", "max_sequences", [](P & p, size_t i) -> auto& { return p.samplers.at(i).max_sequences; },
           "slots of each replica's engine")
           .between(1, 65536),
@@ -169,55 +160,14 @@ std::vector<FleetField> sampler_keys() {
           "of a replica: it is lost after an exponential time")
           .between(0, 3600),
       key(
-          "samplers", "start_seconds", [](P & p, size_t i) -> auto& { return p.samplers.at(i).start_seconds; },
-          "until a replica that is started, or replaced, serves")
-          .between(0, 1e7),
-      key(
           "samplers", "swap_seconds", [](P & p, size_t i) -> auto& { return p.samplers.at(i).swap_seconds; },
           "for which a replica stands still to take new weights")
           .between(0, 1e7),
   };
 }
 
-std::vector<FleetField> autoscaler_keys() {
+std::vector<FleetField> compare_keys() {
   return {
-      key(
-          "autoscaler", "every_seconds", [](P & p, size_t) -> auto& { return p.autoscaler.every_seconds; },
-          "between two decisions")
-          .between(1, 1e6),
-      key(
-          "autoscaler", "budget_per_hour", [](P & p, size_t) -> auto& { return p.autoscaler.budget_per_hour; },
-          "that the fleet never costs more than")
-          .between(0, kMany)
-          .defaults_to("no limit"),
-      key(
-          "autoscaler", "hunger", [](P & p, size_t) -> auto& { return p.autoscaler.options.hunger; },
-          "share of its time that the learner may wait for samples")
-          .below(0, 1),
-      key(
-          "autoscaler", "busy_idle", [](P & p, size_t) -> auto& { return p.autoscaler.options.busy_idle; },
-          "the fleet is busy while less than this share of its capacity is idle")
-          .between(0, 1),
-      key(
-          "autoscaler", "spare_idle", [](P & p, size_t) -> auto& { return p.autoscaler.options.spare_idle; },
-          "and has too much while more than this is")
-          .between(0, 1),
-      key(
-          "autoscaler", "target_idle", [](P & p, size_t) -> auto& { return p.autoscaler.options.target_idle; },
-          "what a shrink aims at")
-          .below(0, 1),
-      key(
-          "autoscaler", "grow_after", [](P & p, size_t) -> auto& { return p.autoscaler.options.grow_after; },
-          "seconds for which the fleet must have been too small")
-          .between(0, 1e7),
-      key(
-          "autoscaler", "shrink_after", [](P & p, size_t) -> auto& { return p.autoscaler.options.shrink_after; },
-          "seconds for which it must have been too large")
-          .between(0, 1e7),
-      key(
-          "autoscaler", "growth_limit", [](P & p, size_t) -> auto& { return p.autoscaler.options.growth_limit; },
-          "factor on the capacity at one decision")
-          .above(1, 1000),
       key(
           "compare", "homogeneous", [](P & p, size_t) -> auto& { return p.compare.homogeneous; },
           "groups that are each simulated alone, with the same episodes and without the autoscaler")
@@ -249,7 +199,9 @@ const std::vector<FleetField>& fleet_fields() {
     std::vector<FleetField> all = run_keys();
     add(all, episode_keys());
     add(all, sampler_keys());
-    add(all, autoscaler_keys());
+    add(all, group_bound_fields<P>());
+    add(all, autoscaler_fields<P>());
+    add(all, compare_keys());
     return all;
   }();
   return fields;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "app/autoscaler_fields.h"
 #include "app/experiment_toml.h"
 #include "app/toml_refusals.h"
 
@@ -105,7 +106,7 @@ class FleetLoader {
     }
     if (most == 0 || (begin == 0 && !plan_.autoscaler.enabled))
       throw InputError(keys_.of("samplers"), "no group has a replica", "at least one must");
-    if (plan_.autoscaler.enabled) check_autoscaler();
+    check_autoscaling(plan_.autoscaler, plan_.samplers, keys_);
     check_compare();
   }
 
@@ -127,36 +128,6 @@ class FleetLoader {
       throw InputError(keys_.of(path + "capacity"),
                        fmt::format("a fixed share with run.routing = \"{}\"", plan_.run.routing),
                        "only run.routing = \"capacity\" looks at shares");
-    }
-    for (const char* bound : {"minimum", "maximum"}) {
-      if (plan_.autoscaler.enabled || !keys_.given(path + bound)) continue;
-      throw InputError(keys_.of(path + bound), fmt::format("a {} without an autoscaler", bound),
-                       "it has no effect without a section [autoscaler]");
-    }
-    if (group.minimum.value_or(group.replicas) > group.maximum.value_or(group.replicas)) {
-      throw InputError(keys_.of(path + (group.minimum ? "minimum" : "maximum")),
-                       fmt::format("group '{}' has at least {} and at most {} replicas", group.name,
-                                   group.minimum.value_or(group.replicas), group.maximum.value_or(group.replicas)),
-                       "the minimum is at most the maximum; each is replicas unless given");
-    }
-  }
-
-  void check_autoscaler() const {
-    const actors::AutoscalerOptions& options = plan_.autoscaler.options;
-    if (!(options.busy_idle < options.target_idle && options.target_idle < options.spare_idle)) {
-      throw InputError(keys_.of("autoscaler"),
-                       fmt::format("busy_idle {}, target_idle {}, spare_idle {}", options.busy_idle,
-                                   options.target_idle, options.spare_idle),
-                       "they must rise in this order, or the fleet would grow and shrink in turn");
-    }
-    double least = 0.0;
-    for (const simulation::GroupPlan& group : plan_.samplers)
-      least += group.price_per_hour * static_cast<double>(group.minimum.value_or(group.replicas));
-    if (plan_.autoscaler.budget_per_hour && least > *plan_.autoscaler.budget_per_hour) {
-      throw InputError(keys_.of("autoscaler.budget_per_hour"),
-                       fmt::format("a budget of {} per hour; the minima of the groups cost {}",
-                                   *plan_.autoscaler.budget_per_hour, least),
-                       "raise it, or lower minima");
     }
   }
 

@@ -126,6 +126,7 @@ std::optional<actors::ListenOptions> listen_options(const RunArguments& argument
     return std::nullopt;
   }
   actors::ListenOptions listen;
+  listen.key_file = arguments.key;
   if (!arguments.key.empty()) listen.keys = std::make_shared<const actors::Keys>(actors::read_keys(arguments.key));
   listen.address = actors::parse_listen_address(arguments.listen, listen.keys != nullptr);
   return listen;
@@ -136,8 +137,9 @@ void check_listening(const actors::RunRequest& request) {
   const std::vector<SamplerGroupOptions>& groups = request.experiment.samplers;
   if (request.listen && !request.experiment.run.async)
     throw InputError({"--listen"}, "the run is in lock-step", "samplers join asynchronous runs only: run.async = true");
-  const auto empty =
-      std::find_if(groups.begin(), groups.end(), [](const SamplerGroupOptions& group) { return group.replicas == 0; });
+  const auto empty = std::find_if(groups.begin(), groups.end(), [&](const SamplerGroupOptions& group) {
+    return group.replicas == 0 && !request.experiment.grows_here(group);
+  });
   if (empty != groups.end() && !request.listen)
     throw InputError({"samplers." + empty->name}, "a group without replicas, and nobody can join",
                      "give --listen HOST:PORT, or replicas of at least 1");

@@ -5,6 +5,7 @@
 #include "algos/advantage.h"
 #include "algos/reference_kl.h"
 #include "algos/reward_shaping.h"
+#include "app/autoscaler_fields.h"
 #include "app/devices.h"
 #include "app/recipes.h"
 #include "app/schema_field.h"
@@ -462,6 +463,7 @@ const std::vector<SectionInfo>& schema_sections() {
       {"algo", "From rewards to a gradient."},
       {"trainer", "The learner's numerics and optimizer."},
       {"samplers", "One or more groups of samplers. Without any there is one, `default`, of profile `trainer`.", true},
+      {"autoscaler", "With this section groups grow and shrink between their minimum and maximum (`docs/fleet.md`)."},
       {"eval", "pass@k on held-out prompts."},
       {"watch", "Signs of a collapse: alarms, when they are raised, and what they do (`docs/diagnosis.md`)."},
       {"probe", "Measurements on the run's own batches that cost passes of their own (`docs/diagnosis.md`)."},
@@ -477,6 +479,7 @@ const std::vector<Field>& schema_fields() {
     add(all, algo_fields());
     add(all, trainer_fields());
     add(all, sampler_fields());
+    add(all, experiment_autoscaler_fields());
     add(all, eval_fields());
     add(all, watch_fields());
     add(all, probe_fields());

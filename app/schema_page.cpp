@@ -47,6 +47,11 @@ const char* const kRules = R"(
 | `run.routing` other than `capacity` in lock-step, or with `samplers.capacity` | there an episode's group follows from its number alone; only that policy looks at shares |
 | `run.concurrency` below `prompts` x `group_size` with `run.async` | no batch could ever be complete |
 | slots (`max_sequences` x `replicas`, all groups) below `run.concurrency` with `run.async` | every episode that exists has a slot |
+| an autoscaler in lock-step | every update waits for the same replicas there |
+| keys of an autoscaler, or of what it starts, without `[autoscaler]` | they would have no effect |
+| `busy_idle` < `target_idle` < `spare_idle` not so | the fleet would grow and shrink in turn |
+| minima above maxima, or dearer than the budget; nothing that may be started | the run would wait for ever |
+| commands that do not name `{instance}`, or have a place of another name | nobody would know what to stop |
 | `eval.samples` below the largest `eval.k` | pass@k needs k samples |
 | a set of `eval.sets` that no task names, or with the name of a numeric profile | it has no problem; two metrics would have one name |
 | `model.heads` no multiple of `model.kv_heads`; an odd head width | grouped heads share evenly; rotary embedding turns pairs |
@@ -67,6 +72,7 @@ std::string default_text(const Field& field) {
   Experiment defaults;
   defaults.tasks.resize(1);
   defaults.samplers.resize(1);
+  defaults.autoscaler.enabled = true;
   const auto value = field.get(defaults, 0);
   return value ? "`" + value_to_toml(*value) + "`" : "none";
 }

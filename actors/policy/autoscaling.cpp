@@ -112,9 +112,13 @@ bool Autoscaler::patient(std::optional<double>& since, bool condition, double no
 
 ScalingDecision Autoscaler::decide(double now, std::span<const ScalingGroup> groups, const FleetLoad& load) {
   ScalingDecision change = within_bounds(groups, options_.budget_per_hour);
+  reason_ = Reason::bounds;
   const bool starting = std::any_of(groups.begin(), groups.end(), [](const auto& group) { return group.starting > 0; });
   const bool nothing = std::all_of(groups.begin(), groups.end(), [](const auto& group) { return group.serving == 0; });
-  if (nothing && !starting && !any(change)) grow(groups, 0.0, kAnything, options_.budget_per_hour, change);
+  if (nothing && !starting && !any(change)) {
+    reason_ = Reason::nothing_serves;
+    grow(groups, 0.0, kAnything, options_.budget_per_hour, change);
+  }
   if (nothing || starting || any(change)) {
     small_since_.reset();
     large_since_.reset();
@@ -134,6 +138,7 @@ void Autoscaler::judge(double now, std::span<const ScalingGroup> groups, const F
   const bool small = hunger > options_.hunger && (idle_tokens < options_.busy_idle || load.queued > 0);
   const bool large = !small && std::min(idle_tokens, idle_slots) > options_.spare_idle && load.queued == 0;
   most_sessions_ = large_since_ ? std::max(most_sessions_, load.sessions) : load.sessions;
+  reason_ = small ? Reason::too_small : Reason::too_large;
   if (patient(small_since_, small, now, options_.grow_after)) {
     const double factor = std::min(options_.growth_limit, 1.0 / std::max(1.0 - hunger, 1e-9));
     grow(groups, capacity, std::max(kAnything, capacity * factor), options_.budget_per_hour, change);

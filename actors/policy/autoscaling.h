@@ -58,6 +58,9 @@ class Autoscaler {
   /// at most by growth_limit. Too large: more than spare_idle is idle and nothing is queued. It shrinks to used / (1 -
   /// target_idle), and never to nothing.
   ScalingDecision decide(double now, std::span<const ScalingGroup> groups, const FleetLoad& load);
+  /// Why the last decision changed something.
+  enum class Reason : uint8_t { bounds, nothing_serves, too_small, too_large };
+  Reason reason() const { return reason_; }
 
  private:
   /// Whether `condition` has held for `patience`; `since` is its memory.
@@ -68,6 +71,20 @@ class Autoscaler {
   double changed_ = -std::numeric_limits<double>::infinity();
   std::optional<double> small_since_, large_since_;
   int64_t most_sessions_ = 0;  // since large_since_
+  Reason reason_ = Reason::bounds;
+};
+
+/// What a file says of an autoscaler: an experiment's, or a simulated fleet's.
+struct AutoscalerPlan {
+  bool enabled = false;
+  double every_seconds = 30.0;
+  std::optional<double> budget_per_hour;
+  AutoscalerOptions options;  // but its budget
+  AutoscalerOptions resolved() const {
+    AutoscalerOptions all = options;
+    if (budget_per_hour) all.budget_per_hour = *budget_per_hour;
+    return all;
+  }
 };
 
 /// Adds to `change` the replicas that bring the capacity from `capacity` to `wanted`, the cheapest useful capacity

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <deque>
+#include <set>
 #include <sstream>
 #include <thread>
 
@@ -77,14 +78,16 @@ void CommandProvisioner::stop(const std::string& name) { run("stop", words(optio
 
 std::vector<Instance> CommandProvisioner::list() {
   std::istringstream lines(run("list", words(options_.list, "")));
-  std::vector<Instance> found;
+  std::set<std::string> names;  // a process that starts another is seen twice for a moment
   for (std::string line; std::getline(lines, line);) {
     std::istringstream words(line);
     std::string name;
     words >> name;
     name.erase(0, name.rfind('/') + 1);
-    if (instance_number(name, prefix_) > 0) found.push_back({name, ""});
+    if (instance_number(name, prefix_) > 0) names.insert(name);
   }
+  std::vector<Instance> found;
+  for (const std::string& name : names) found.push_back({name, ""});
   return found;
 }
 

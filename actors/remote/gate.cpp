@@ -118,9 +118,11 @@ caf::result<Welcome> Gate::hello(const Hello& hello) {
   const size_t group = *group_of(hello);
   Welcome answer = welcome(group);
   answer.replica = fleet_->next_replica++;
-  const caf::actor proxy =
-      add(answer, hello.name,
-          {.replica = answer.replica, .group = group, .process = caf::actor_cast<caf::actor>(self_->current_sender())});
+  const caf::actor proxy = add(answer, hello.name,
+                               {.replica = answer.replica,
+                                .group = group,
+                                .instance = hello.instance,
+                                .process = caf::actor_cast<caf::actor>(self_->current_sender())});
   answer.proxy = proxy;
   auto promise = self_->make_response_promise<Welcome>();
   self_->request(proxy, kRequestLimit, TokenQuery{})

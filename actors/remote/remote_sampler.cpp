@@ -119,7 +119,7 @@ void RemoteSampler::live(const LiveBody& live) {
                     " are not the learner's");
   announced_.erase(announced_.begin(), found);
   self_->send(plane_, WeightsLive{peer_.replica, live.version});
-  if (!std::exchange(serves_, true)) self_->send(router_, ReplicaReady{peer_.replica, peer_.group});
+  if (!std::exchange(serves_, true)) self_->send(router_, ReplicaReady{peer_.replica, peer_.group, peer_.instance});
 }
 
 void RemoteSampler::lost(const std::string& cause) { self_->quit(caf::make_error(caf::sec::runtime_error, cause)); }

@@ -13,6 +13,7 @@ namespace motley::actors {
 struct RemotePeer {
   uint64_t replica = 0;
   size_t group = 0;
+  std::string instance;        // of a provisioner; empty: nobody's
   caf::actor process;          // whose end is the sampler's; none: an engine that speaks frames alone
   std::string route, welcome;  // of that engine: where it said hello, and the answer
 };

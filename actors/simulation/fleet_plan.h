@@ -55,12 +55,6 @@ struct GroupPlan {
   double start_seconds = 0.0;                       // until a replica that is started serves
   double swap_seconds = 0.0;                        // in which a replica stands still for new weights
 };
-struct AutoscalerPlan {
-  bool enabled = false;
-  double every_seconds = 30.0;
-  std::optional<double> budget_per_hour;
-  actors::AutoscalerOptions options;  // but its budget
-};
 struct ComparePlan {
   std::vector<std::string> homogeneous;  // groups; each is simulated alone
   std::optional<int64_t> replicas;       // of each; absent: what has the fleet's capacity
@@ -73,7 +67,7 @@ struct FleetPlan {
   LearnerPlan learner;
   EpisodePlan episodes;
   std::vector<GroupPlan> samplers;
-  AutoscalerPlan autoscaler;
+  actors::AutoscalerPlan autoscaler;
   ComparePlan compare;
 };
 

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <deque>
-#include <limits>
 #include <stdexcept>
 
 #include "actors/policy/batching.h"
+#include "actors/policy/learner_pace.h"
 #include "actors/policy/losses.h"
 #include "actors/simulation/draw.h"
 #include "actors/simulation/sampler_fleet.h"
@@ -58,9 +58,7 @@ class Simulation {
 
   Result run() {
     if (plan_.autoscaler.enabled) {
-      actors::AutoscalerOptions options = plan_.autoscaler.options;
-      if (plan_.autoscaler.budget_per_hour) options.budget_per_hour = *plan_.autoscaler.budget_per_hour;
-      autoscaler_.emplace(options);
+      autoscaler_.emplace(plan_.autoscaler.resolved());
       events_.push(0.0, EventKind::scale);
     }
     issue();
@@ -234,10 +232,9 @@ class Simulation {
     dropped_ = 0;
     training_ = true;
     ++updates_;
-    last_ = {.began = taken_, .waited = now_ - free_since_, .tokens_before = tokens_at_take_};
-    waited_ += last_.waited;
-    taken_ = now_;
-    tokens_at_take_ = autoscaler_ ? fleet_.tokens(now_) : 0.0;
+    waited_ += now_ - free_since_;
+    pace_.takes(now_);
+    if (autoscaler_) pace_.drawn(fleet_.tokens(now_));
     after(plan_.learner.train_seconds, EventKind::trained, 0);
     if (updates_ == plan_.run.warmup_updates) begin_measuring();
     if (updates_ == plan_.run.warmup_updates + plan_.run.updates) done_ = true;
@@ -260,21 +257,13 @@ class Simulation {
   void update_closed() {
     training_ = false;
     free_since_ = now_;
+    pace_.waits(now_);
     try_take();
   }
 
   void scale() {
-    actors::FleetLoad load{.since = last_.began,
-                           .used = std::numeric_limits<double>::infinity(),
-                           .sessions = fleet_.sessions() + waiting_count_,
-                           .queued = fleet_.queued() + waiting_count_};
-    if (updates_ > 1) {
-      const double spent = std::max(1e-9, now_ - last_.began);
-      load.used = (fleet_.tokens(now_) - last_.tokens_before) / spent;
-      load.hunger = last_.waited / std::max(1e-9, taken_ - last_.began);
-      const double waiting = training_ ? 0.0 : now_ - free_since_;
-      load.hunger = std::max(load.hunger, waiting / std::max(1e-9, waiting + plan_.learner.train_seconds));
-    }
+    actors::FleetLoad load{.sessions = fleet_.sessions() + waiting_count_, .queued = fleet_.queued() + waiting_count_};
+    pace_.fill(now_, fleet_.tokens(now_), load);
     fleet_.obey(now_, autoscaler_->decide(now_, fleet_.scaling_groups(), load));
     place_waiting();  // a group that was to come may have been stopped
     if (events_.empty()) return;
@@ -328,11 +317,8 @@ class Simulation {
   bool training_ = false;
   uint64_t version_ = 0;
   int64_t updates_ = 0, dropped_ = 0;
-  double free_since_ = 0.0, taken_ = 0.0, waited_ = 0.0, tokens_at_take_ = 0.0;
-  struct Update {
-    double began = 0.0, waited = 0.0, tokens_before = 0.0;
-  };
-  Update last_;  // the last whole one: from take to take
+  double free_since_ = 0.0, waited_ = 0.0;
+  actors::LearnerPace pace_;
   std::optional<actors::Autoscaler> autoscaler_;
 
   bool measuring_ = false;

@@ -47,15 +47,19 @@ TEST_CASE("every message makes the round trip between two systems") {
     const auto check = [&](const auto&... messages) { (check_round_trip(self, *remote, messages), ...); };
     check(Publish{big, false}, Published{big}, Subscribe{1, big, true}, SwapWeights{big, 7}, WeightsLive{2, big},
           RolledOut{big, 1}, QuantizeTick{}, OpenSessions{big}, Decode{big},
-          Decoded{1, {2, 3, 4, big, 5, 6, 7, big, 8}}, SessionsFinished{big}, DecodeTick{}, ReplicaReady{1, big},
+          Decoded{1, {2, 3, 4, big, 5, 6, 7, big, 8}}, SessionsFinished{big}, DecodeTick{}, ReplicaReady{1, big, "a"},
           ReplicaLost{big, "why", true}, ReplicaLeft{big}, ReplicaHangs{big}, WatchTick{}, AddReplica{big},
-          RetireReplica{big}, Retire{}, Hello{big, "a", "b", "c", "d", "e", "f"},
+          RetireReplica{big}, Retire{}, FleetQuery{},
+          FleetSeen{{1, big}, {2}, {}, {3}, {4}, {"a", ""}, {5}, {6}, big, 7}, LearnerWaits{}, LearnerTakes{},
+          ScaleTick{}, StartInstance{big}, InstanceStarted{1, big, "why"}, StopInstance{big},
+          InstanceStopped{1, big, "why"}, ListInstances{}, InstanceList{big, {1, big}, {"", "how"}, "why"}, TendTick{},
+          Hello{big, "a", "b", "c", "d", "e", "f"},
           Welcome{"a", big, "b", "c", "d", "e", "f", "g", 3, false, true, "h", 1, 2, big, 4, *remote}, Over{true},
           OpenGate{*remote, *remote, *remote}, Farewell{}, TokenQuery{}, PeerHello{"r"}, PeerFrame{3},
           PeerClosed{"why"}, PeerLost{"why"}, Calibrate{}, Calibrated{1, 2, big}, FleetReady{}, RateQuery{},
-          GroupRates{{1, big}, {}, {2}, {3}, {4}, {big}, {5}}, StartIssuing{big, {3, big}}, IssueBatch{big, 2},
-          Credits{big}, Work{big}, Worked{big}, Probe{}, EpisodeDone{big}, Evaluate{1, big}, Evaluated{big, 2},
-          Begin{*remote}, StopRun{}, UpdateRow{big}, Note{std::string("a\0b", 3)}, RunFinished{true},
+          GroupRates{{1, big}, {}, {2}, {3}, {4}, {big}, {5}, {6}, {7, big}, -8}, StartIssuing{big, {3, big}},
+          IssueBatch{big, 2}, Credits{big}, Work{big}, Worked{big}, Probe{}, EpisodeDone{big}, Evaluate{1, big},
+          Evaluated{big, 2}, Begin{*remote}, StopRun{}, UpdateRow{big}, Note{std::string("a\0b", 3)}, RunFinished{true},
           RunFailed{"who", "why"}, ShutDown{});
   }
   caf::anon_send_exit(published, caf::exit_reason::user_shutdown);

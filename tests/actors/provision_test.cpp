@@ -201,7 +201,7 @@ TEST_CASE("command: a listing is read by first words; what is not of the group i
     return running(provisioner);
   };
   CHECK(listed("").empty());
-  CHECK(listed("pod/run-0-h100-1\nrun-0-h100-2 Running 3m\n  run-0-h100-3\n\nrun-0-h100-x\nrun-0-b200-4\n"
+  CHECK(listed("pod/run-0-h100-1\nrun-0-h100-2 Running 3m\n  run-0-h100-3\nrun-0-h100-2\n\nrun-0-h100-x\nrun-0-b200-4\n"
                "run-1-h100-5\nother") == std::vector<std::string>{"run-0-h100-1", "run-0-h100-2", "run-0-h100-3"});
   CommandProvisioner endless(commands({"true"}, {"yes"}), kContext, {});
   CHECK_THAT(failure([&] { endless.list(); }), Catch::Contains("printed more than 1048576 bytes"));

@@ -126,7 +126,10 @@ TEST_CASE("several groups share a lock-step batch by their replicas") {
   const double tokens = metrics.at("group/two/time/tokens_per_second") * seconds;
   CHECK(metrics.at("group/two/cost/per_million_tokens") == Approx(metrics.at("cost/update") / tokens * 1e6));
   CHECK(metrics.at("group/one/cost/per_million_tokens") == 0.0);
-  CHECK(outcome.summary.groups[1].cost == Approx(2.0 * outcome.summary.seconds / 3600.0));
+  double cost = 0.0;  // from when its replica joined; the end of the run comes after the last row
+  for (const auto& [update, row] : outcome.seen.rows) cost += row.at("cost/update");
+  CHECK(outcome.summary.groups[1].cost >= cost);
+  CHECK(outcome.summary.groups[1].cost <= 2.0 * outcome.summary.seconds / 3600.0);
   CHECK(outcome.summary.cost_per_update == Approx(outcome.summary.groups[1].cost / 2.0));
   CHECK(outcome.summary.groups[1].cost_per_million_tokens > 0.0);
   CHECK(metrics.at("group/two/time/rows_per_step") >= 1.0);
