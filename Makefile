@@ -5,7 +5,7 @@ JOBS  ?= $(shell nproc)
 MOTLEY = build/$(BUILD)/motley
 SOURCES = $(shell git ls-files '*.h' '*.cpp' 2>/dev/null)
 
-.PHONY: help setup configure build run test property long bench ops audit device-check vendor-graphs cuda-all cuda-report sanitize asan tsan spike mismatch performance soak-sandbox fleet-check format lint check-style clean
+.PHONY: help setup configure build run test property long bench ops audit device-check vendor-graphs cuda-all cuda-report sanitize asan tsan spike mismatch performance soak-sandbox fleet-check fleet chaos format lint check-style clean
 
 help:
 	@echo 'make run       set up, build, run experiments/quickstart.toml'
@@ -15,6 +15,8 @@ help:
 	@echo 'make long      device kernels on the emulator at lengths that take it long'
 	@echo 'make soak-sandbox  1,000 sandboxed episodes back to back, 100 sandboxes at once, time to start (about a minute)'
 	@echo 'make fleet-check  a run of paced samplers beside its simulation, five times (about two minutes)'
+	@echo 'make fleet     the quickstart on machines of its own, undisturbed and disturbed; SEEDS=3 (about ten minutes)'
+	@echo 'make chaos     a fleet to which everything happens; MINUTES=10 SEED=1'
 	@echo 'make sanitize  the fast tests under AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer'
 	@echo 'make bench     times the kernels on this machine'
 	@echo 'make performance  measures what docs/performance.md reports and writes its tables; PEERS=FOLDER for the peers'
@@ -62,6 +64,19 @@ soak-sandbox: configure
 fleet-check: configure
 	cmake --build build/$(BUILD) -j $(JOBS) --target test_actors
 	build/$(BUILD)/test_actors '[.fleet-check]'
+
+# Three samplers on machines of their own train the quickstart: one is killed, one is unplugged, one is stopped, one joins
+# late. SEEDS pairs of runs, undisturbed and disturbed.
+SEEDS ?= 3
+fleet: configure
+	cmake --build build/$(BUILD) -j $(JOBS) --target test_fleet
+	FLEET_SEEDS=$(SEEDS) build/$(BUILD)/test_fleet '[.fleet]'
+
+# MINUTES of a schedule that follows from SEED: kills, stops, partitions, bad links, and the run itself killed and resumed.
+MINUTES ?= 10
+chaos: configure
+	cmake --build build/$(BUILD) -j $(JOBS) --target test_fleet
+	CHAOS_MINUTES=$(MINUTES) CHAOS_SEED=$(SEED) build/$(BUILD)/test_fleet '[.chaos]'
 
 bench: configure-bench
 	cmake --build build/bench -j $(JOBS) --target motley_bench

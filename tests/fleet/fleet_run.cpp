@@ -76,11 +76,34 @@ void wait_for_updates(Program& run, int64_t further, Seconds limit) {
     throw std::runtime_error("the run has not reached update " + std::to_string(goal) + "; its log:\n" + run.log_end());
 }
 
-uint16_t listening_port(Program& run, Seconds limit) {
-  const std::string before = "listening on 127.0.0.1:";
-  run.wait_for_log(before, limit);
-  const std::string log = run.log();
-  return static_cast<uint16_t>(std::atoi(log.c_str() + log.find(before) + before.size()));
+int interrupt(Program& program, Seconds limit) {
+  program.signal(SIGINT);
+  return program.wait(limit);
+}
+
+Site::Site(int samplers, Network::Rights rights)
+    : network_(1 + samplers, rights), address_(run_machine().address() + ":" + std::to_string(kPort)) {
+  Program keygen(folder_, "keygen", motley({"keygen", "fleet.key"}));
+  if (keygen.wait(Seconds(30)) != 0) throw std::runtime_error("motley keygen: " + keygen.log());
+}
+
+std::unique_ptr<Program> Site::start_run(const std::string& name, const std::vector<std::string>& words) const {
+  std::vector<std::string> all{"run"};
+  all.insert(all.end(), words.begin(), words.end());
+  all.insert(all.end(), {"--listen", address_, "--key", "fleet.key"});
+  return std::make_unique<Program>(folder_, name, motley(all), &run_machine());
+}
+
+std::unique_ptr<Program> Site::start_sampler(const std::string& name, int sampler, const std::string& group,
+                                             const std::string& at, int patience) const {
+  const Joining joining{.at = at.empty() ? address_ : at, .group = group, .key = "fleet.key", .patience = patience};
+  return std::make_unique<Program>(folder_, name, sampler_words(joining), &network_.machine(sampler_machine(sampler)));
+}
+
+std::unique_ptr<BadNetwork> Site::start_relay(const std::string& name, int sampler) const {
+  const std::vector<uint16_t> ports{kPort, kPort + 1, kPort + 2, kPort + 3};
+  return std::make_unique<BadNetwork>(folder_, name, "127.0.0.1", ports, run_machine().address(), ports,
+                                      &network_.machine(sampler_machine(sampler)));
 }
 
 }  // namespace motley::fleet

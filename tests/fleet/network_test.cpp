@@ -1,31 +1,14 @@
 // Machines of a network reach each other, and only while they are plugged in; nothing of them outlives the test.
-#include <dirent.h>
 #include <sys/wait.h>
 
 #include <catch2/catch.hpp>
 #include <optional>
 
 #include "tests/fleet/bad_network.h"
+#include "tests/fleet/process_facts.h"
 #include "tests/fleet/sockets.h"
 
 namespace motley::fleet {
-namespace {
-
-/// Whether a process lives in one of the namespaces of Network::identity().
-bool inhabited(const std::string& identity) {
-  DIR* const processes = ::opendir("/proc");
-  bool found = false;
-  while (const dirent* entry = ::readdir(processes)) {
-    const std::string link = "/proc/" + std::string(entry->d_name) + "/ns/net";
-    char target[64] = {};
-    if (::readlink(link.c_str(), target, sizeof target - 1) > 0 && identity.find(target) != std::string::npos)
-      found = true;
-  }
-  ::closedir(processes);
-  return found;
-}
-
-}  // namespace
 
 TEST_CASE("machines reach each other while they are plugged in", "[network]") {
   if (!networks_available()) return;
@@ -109,12 +92,12 @@ TEST_CASE("kill -9 of a test leaves neither its programs nor its networks", "[ne
   }
   const bool ready = wait_until(Seconds(10), [&] { return !folder.read("ready").empty(); });
   const std::string identity = folder.read("ready");
-  const bool lived = ready && inhabited(identity);
+  const bool lived = ready && inhabitants(identity) > 0;
   ::kill(test, SIGKILL);
   ::waitpid(test, nullptr, 0);
   CAPTURE(identity);
   REQUIRE(lived);
-  CHECK(wait_until(Seconds(5), [&] { return !inhabited(identity); }));
+  CHECK(wait_until(Seconds(5), [&] { return inhabitants(identity) == 0; }));
 }
 
 }  // namespace motley::fleet
