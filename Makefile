@@ -5,7 +5,7 @@ JOBS  ?= $(shell nproc)
 MOTLEY = build/$(BUILD)/motley
 SOURCES = $(shell git ls-files '*.h' '*.cpp' 2>/dev/null)
 
-.PHONY: help setup configure build run test property long bench ops audit device-check vendor-graphs cuda-all cuda-report sanitize asan tsan spike mismatch performance soak-sandbox fleet-check fleet chaos format lint check-style clean
+.PHONY: help setup configure build run test property long bench ops audit device-check vendor-graphs cuda-all cuda-report sanitize asan tsan spike mismatch performance soak-sandbox fleet-check fleet chaos fuzz fuzz-seeds format lint check-style clean
 
 help:
 	@echo 'make run       set up, build, run experiments/quickstart.toml'
@@ -17,6 +17,7 @@ help:
 	@echo 'make fleet-check  a run of paced samplers beside its simulation, five times (about two minutes)'
 	@echo 'make fleet     the quickstart on machines of its own, undisturbed and disturbed; SEEDS=3 (about ten minutes)'
 	@echo 'make chaos     a fleet to which everything happens; MINUTES=10 SEED=1'
+	@echo 'make fuzz      every decoder of bytes from outside under libFuzzer; SECONDS=600 ONLY=NAME; needs clang'
 	@echo 'make sanitize  the fast tests under AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer'
 	@echo 'make bench     times the kernels on this machine'
 	@echo 'make performance  measures what docs/performance.md reports and writes its tables; PEERS=FOLDER for the peers'
@@ -77,6 +78,16 @@ MINUTES ?= 10
 chaos: configure
 	cmake --build build/$(BUILD) -j $(JOBS) --target test_fleet
 	CHAOS_MINUTES=$(MINUTES) CHAOS_SEED=$(SEED) build/$(BUILD)/test_fleet '[.chaos]'
+
+# Each decoder of bytes from outside under libFuzzer and the sanitizers, SECONDS long, or that named ONLY; MERGE=1 keeps
+# the inputs that reach new code. Needs clang.
+SECONDS ?= 600
+fuzz: configure
+	cmake --build build/$(BUILD) -j $(JOBS) --target motley_app
+	JOBS=$(JOBS) tests/fuzz/fuzz.sh $(SECONDS) $(ONLY)
+fuzz-seeds: configure
+	cmake --build build/$(BUILD) -j $(JOBS) --target test_app
+	build/$(BUILD)/test_app '[.write-fuzz-seeds]'
 
 bench: configure-bench
 	cmake --build build/bench -j $(JOBS) --target motley_bench
