@@ -93,6 +93,8 @@ class LeaveOnSignal {
 }  // namespace
 
 int sampler_command(const SamplerArguments& arguments) {
+  actors::StopRequest stop{0};
+  const LeaveOnSignal signals(stop);  // before any other thread: one that does not block the signals would get them
   actors::JoinRequest request;
   request.address = actors::parse_join_address(arguments.join);
   if (!arguments.key.empty()) request.keys = std::make_shared<const actors::Keys>(actors::read_keys(arguments.key));
@@ -109,8 +111,6 @@ int sampler_command(const SamplerArguments& arguments) {
   const auto threads = static_cast<int>(arguments.threads > 0 ? arguments.threads : cores);
   kernels::set_compute_threads(threads, threads);
   std::signal(SIGPIPE, SIG_IGN);
-  actors::StopRequest stop{0};
-  const LeaveOnSignal signals(stop);
   const actors::JoinEnd end = actors::run_sampler(request, say, stop);
   say(end == actors::JoinEnd::run_over ? "the run is over" : "left the run");
   return 0;

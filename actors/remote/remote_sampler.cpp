@@ -7,6 +7,7 @@ namespace motley::actors {
 namespace {
 
 constexpr int kMostNotes = 20;                    // of one peer, in the run's log
+constexpr size_t kMostEarly = 1000;               // frames
 constexpr std::chrono::seconds kRetireLimit{30};  // for a sampler that was told to go
 
 }  // namespace
@@ -45,13 +46,7 @@ caf::behavior RemoteSampler::start(FleetPtr fleet, RemotePeer peer, caf::actor p
         calibrating_ = true;
         send(FrameKind::calibrate, requests_body(calibration_requests(*fleet_, peer_.group)));
       },
-      [this](const PeerFrame& message, const FrameBodyPtr& body) {
-        try {
-          frame(static_cast<FrameKind>(message.kind), *body);
-        } catch (const WireError& error) {
-          lost(std::string("what it sent is not right: ") + error.what());
-        }
-      },
+      [this](const PeerFrame& message, const FrameBodyPtr& body) { take(static_cast<FrameKind>(message.kind), *body); },
       [this](const PeerClosed& closed) { lost(closed.cause); },
       [this](const PeerLost& gone) { lost(gone.cause); },
       [this](Retire) {
@@ -65,6 +60,18 @@ caf::behavior RemoteSampler::start(FleetPtr fleet, RemotePeer peer, caf::actor p
 void RemoteSampler::swap(const SwapWeights& message, const WeightsPtr& weights) {
   announced_[message.version] = message.digest;
   fleet_->hub->weights().offer(weights_topic(*fleet_, peer_.group), weights);
+  for (const auto& [kind, body] : std::exchange(early_, {})) take(kind, body);
+}
+
+void RemoteSampler::take(FrameKind kind, const std::string& body) {
+  try {
+    const bool waits = !early_.empty() || (kind == FrameKind::live && too_early(parse_live(body)));
+    if (!waits) return frame(kind, body);
+    if (early_.size() >= kMostEarly) throw WireError("it computes with weights that do not exist");
+    early_.emplace_back(kind, body);
+  } catch (const WireError& error) {
+    lost(std::string("what it sent is not right: ") + error.what());
+  }
 }
 
 void RemoteSampler::decode(const std::vector<GenerateRequest>& requests) {
@@ -113,7 +120,8 @@ void RemoteSampler::report(DecodeReport report) {
 
 void RemoteSampler::live(const LiveBody& live) {
   const auto found = announced_.find(live.version);
-  if (found == announced_.end()) throw WireError("it computes with weights that it was not given");
+  // Those from before it joined, which the server had at that moment; newer ones are on their way to it.
+  if (found == announced_.end()) return;
   if (found->second != live.digest)
     throw WireError("the fingerprints of its weights of version " + std::to_string(live.version) +
                     " are not the learner's");

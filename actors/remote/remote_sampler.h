@@ -2,6 +2,7 @@
 // over the sessions' socket.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <unordered_map>
 
@@ -28,9 +29,12 @@ class RemoteSampler {
  private:
   void swap(const SwapWeights& message, const WeightsPtr& weights);
   void decode(const std::vector<GenerateRequest>& requests);
+  /// A frame as it came in; a WireError ends this actor.
+  void take(FrameKind kind, const std::string& body);
   void frame(FrameKind kind, const std::string& body);
   void report(DecodeReport report);
   void live(const LiveBody& live);
+  bool too_early(const LiveBody& live) const { return announced_.empty() || live.version > announced_.rbegin()->first; }
   void lost(const std::string& cause);
   void send(FrameKind kind, std::string body = {}) { fleet_->hub->sessions().send(token_, kind, std::move(body)); }
 
@@ -39,7 +43,10 @@ class RemoteSampler {
   RemotePeer peer_;
   caf::actor plane_, router_;
   std::string token_;
-  std::map<uint64_t, uint64_t> announced_;          // digests by version, of those that may still come alive
+  std::map<uint64_t, uint64_t> announced_;  // digests by version, of those that may still come alive
+  // From the first word of weights that the plane has not told this proxy of: their sampler may have fetched them
+  // already, since they were offered for another of its kind.
+  std::deque<std::pair<FrameKind, std::string>> early_;
   std::unordered_map<uint64_t, int64_t> sessions_;  // tokens that may still come, by session
   bool serves_ = false, calibrating_ = false, retiring_ = false;
   int notes_ = 0;
