@@ -134,7 +134,11 @@ void write_trajectories(const fs::path& file, int64_t update, const std::vector<
 std::vector<algos::Trajectory> read_trajectories(const fs::path& file, int64_t vocabulary) {
   const std::string bytes = read_file(file);
   try {
-    const msgpack::object_handle handle = msgpack::unpack(bytes.data(), bytes.size());
+    // Every element takes a byte at least: a list that claims more than the file has would be made room for first.
+    constexpr size_t kDepth = 16;
+    const size_t most = bytes.size();
+    const msgpack::unpack_limit limit(most, most, most, most, most, kDepth);
+    const msgpack::object_handle handle = msgpack::unpack(bytes.data(), most, nullptr, nullptr, limit);
     const auto map = handle.get().as<std::map<std::string, msgpack::object>>();
     if (map.at("format").as<std::string>() != "motley-trajectories") throw std::runtime_error("not a trajectory file");
     const auto version = map.at("version").as<uint32_t>();
