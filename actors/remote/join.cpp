@@ -19,7 +19,8 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kConnectLimit{5}, kHelloLimit{10};
 constexpr std::chrono::milliseconds kPoll{20}, kFirstPause{250}, kLongestPause{4000};
 constexpr std::chrono::seconds kLeaveLimit{30};  // for the step that is under way
-constexpr int kMostFailures = 3;                 // in a row, of the engine
+constexpr std::chrono::seconds kFarewellLimit{3};
+constexpr int kMostFailures = 3;  // in a row, of the engine
 
 std::string own_name() {
   char host[256] = {};
@@ -132,7 +133,7 @@ class Joiner {
     say_("joined as sampler " + welcome.group + "/" + std::to_string(welcome.replica) + ": " + welcome.profile_text);
     Membership membership(context_, options(welcome));
     std::optional<Ending> ending;
-    std::optional<Clock::time_point> leaving;
+    std::optional<Clock::time_point> leaving, farewell;
     while (!ending) {
       self->receive(
           [&](const Over& over) {
@@ -144,7 +145,9 @@ class Joiner {
           caf::others >> [](caf::message_view&) -> caf::result<caf::message> { return caf::sec::unexpected_message; },
           caf::after(kPoll) >> [] {});
       if (ending) break;
-      if (membership.left()) ending = {Ending::Kind::left, {}};
+      // Its proxy ends when it has read the farewell; whoever went before would be taken for lost.
+      if (membership.left() && !farewell) farewell = Clock::now();
+      if (farewell && Clock::now() - *farewell > kFarewellLimit) ending = {Ending::Kind::left, {}};
       if (const auto cause = membership.broken()) ending = {Ending::Kind::lost, *cause};
       if (!leaving && (stop_.load() != 0 || membership.retired())) {
         leaving = Clock::now();

@@ -65,6 +65,8 @@ void WeightClient::run() {
     }
     try {
       step();
+    } catch (const zmq::error_t& error) {
+      if (error.num() != EINTR) fail_attempt(error.what());  // else the process was stopped and goes on
     } catch (const std::exception& error) {
       fail_attempt(error.what());
     }

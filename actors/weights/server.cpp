@@ -112,17 +112,25 @@ void WeightServer::run() {
       const std::lock_guard lock(mutex_);
       if (closing_) return;
     }
-    std::array<zmq::pollitem_t, 3> items{zmq::pollitem_t{nullptr, wake_.descriptor(), ZMQ_POLLIN, 0},
-                                         {router_.handle(), 0, ZMQ_POLLIN, 0},
-                                         {publisher_.handle(), 0, ZMQ_POLLIN, 0}};
-    zmq::poll(items.data(), items.size(), to_announce_.empty() ? milliseconds(-1) : kBetweenAnnouncements);
-    wake_.clear();
-    take_offers();
-    take_results();
-    read_subscriptions();
-    read_requests();
-    announce(Clock::now());
+    try {
+      step();
+    } catch (const zmq::error_t& error) {
+      if (error.num() != EINTR) throw;  // the process was stopped and goes on
+    }
   }
+}
+
+void WeightServer::step() {
+  std::array<zmq::pollitem_t, 3> items{zmq::pollitem_t{nullptr, wake_.descriptor(), ZMQ_POLLIN, 0},
+                                       {router_.handle(), 0, ZMQ_POLLIN, 0},
+                                       {publisher_.handle(), 0, ZMQ_POLLIN, 0}};
+  zmq::poll(items.data(), items.size(), to_announce_.empty() ? milliseconds(-1) : kBetweenAnnouncements);
+  wake_.clear();
+  take_offers();
+  take_results();
+  read_subscriptions();
+  read_requests();
+  announce(Clock::now());
 }
 
 void WeightServer::take_offers() {

@@ -64,6 +64,7 @@ class WeightServer {
  private:
   using Clock = std::chrono::steady_clock;
   void run();
+  void step();
   void take_offers();
   void read_subscriptions();
   void read_requests();

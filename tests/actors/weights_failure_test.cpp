@@ -1,6 +1,11 @@
 // What goes wrong with weights on their way: a client is never handed what is not the sender's, never waits for ever,
 // and says whom it waited for.
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <atomic>
+#include <filesystem>
 
 #include "tests/actors/weight_transfer.h"
 
@@ -335,6 +340,27 @@ TEST_CASE("frames that are no requests are counted and harm nobody", "[weights]"
   Receiver receiver(context, client_options(server));
   CHECK(receiver.await(1));
   CHECK(server.stats().refused_frames == 7);
+}
+
+TEST_CASE("a process that is interrupted, as by SIGSTOP and SIGCONT, goes on", "[weights]") {
+  struct sigaction action {};
+  action.sa_handler = [](int) {};                      // and no SA_RESTART: every wait of a thread ends
+  REQUIRE(sigaction(SIGUSR2, &action, nullptr) == 0);  // for good: a thread may see its signal late
+  zmq::context_t context;
+  WeightServer server(context, {});
+  server.offer("bf16", transfer_weights(1));
+  Receiver receiver(context, client_options(server));
+  CHECK(receiver.await(1));
+  for (uint64_t version = 2; version <= 4; ++version) {
+    std::this_thread::sleep_for(milliseconds(5));  // all wait
+    for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+      const pid_t thread = std::stoi(task.path().filename());
+      if (thread != gettid()) syscall(SYS_tgkill, getpid(), thread, SIGUSR2);
+    }
+    server.offer("bf16", transfer_weights(version));
+    CHECK(receiver.await(version));
+  }
+  CHECK(receiver.stats().attempts_failed == 0);
 }
 
 TEST_CASE("what cannot be is refused when a server or a client is made", "[weights]") {
