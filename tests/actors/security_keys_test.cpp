@@ -32,7 +32,9 @@ struct Written {
 };
 
 std::string replaced(const std::string& text, const std::string& pattern, const std::string& by) {
-  return std::regex_replace(text, std::regex(pattern), by, std::regex_constants::format_first_only);
+  std::smatch found;  // a key may hold what std::regex_replace reads as a reference
+  REQUIRE(std::regex_search(text, found, std::regex(pattern)));
+  return found.prefix().str() + by + found.suffix().str();
 }
 
 /// The refusal of a file of this content.
