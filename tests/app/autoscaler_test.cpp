@@ -137,7 +137,7 @@ std::vector<pid_t> instances() {
 }
 
 bool soon(const std::function<bool()>& condition) {
-  for (int i = 0; i < 3000; ++i) {
+  for (int i = 0; i < 6000; ++i) {
     if (condition()) return true;
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }

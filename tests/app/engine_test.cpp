@@ -53,7 +53,7 @@ Ended run_with_engine(const TemporaryFolder& folder, const std::string& toml, in
          "until /usr/bin/python3 " + kEngines + "http_engine.py 127.0.0.1:" + std::to_string(port + 2) +
              " engine http://127.0.0.1:" + std::to_string(port) + " | tee -a " + (folder / "adapter.log").string() +
              " | grep -q -e over -e records; do sleep 0.1; done"});
-    for (int i = 0; i < 600 && !std::filesystem::exists(folder / "done"); ++i)
+    for (int i = 0; i < 6000 && !std::filesystem::exists(folder / "done"); ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
   });
   const Ended ended = run_binary(folder, {"run", "x.toml", "--listen", "127.0.0.1:" + std::to_string(port + 1)});

@@ -40,7 +40,7 @@ k = [1]
 /// Where the run says that it listens.
 std::string address_of(Binary& run) {
   static const std::regex said("--join ([0-9.]+:[0-9]+) --key");
-  for (int i = 0; i < 1000 && run.running(); ++i) {
+  for (int i = 0; i < 6000 && run.running(); ++i) {
     const std::string log = run.log();
     std::smatch found;
     if (std::regex_search(log, found, said)) return found[1];
