@@ -17,9 +17,10 @@ caf::behavior Router::start(FleetPtr fleet, caf::actor supervisor) {
   std::vector<Placement::Group> options;
   std::vector<std::optional<double>> fixed;
   std::vector<double> replicas;  // as configured: a replica that is lost for a while changes no choice of lock-step
+  uint64_t next = 0;             // replicas are numbered group by group
   for (size_t g = 0; g < groups_.size(); ++g) {
     const SamplerGroupOptions& group = fleet_->experiment.samplers[g];
-    groups_[g].expected = group.replicas;
+    for (int64_t i = 0; i < group.replicas; ++i) groups_[g].expected.insert(next++);
     options.push_back({.share = group.capacity, .slots = group.max_sequences});
     fixed.push_back(group.capacity);
     replicas.push_back(static_cast<double>(group.replicas));
@@ -112,7 +113,7 @@ std::optional<uint64_t> Router::choose_replica(const Session& session) {
   const SessionRequest& request = session.request;
   // The cache of the turns before is where they were.
   if (request.replica && session.losses == 0 && placement_->place_at(*request.replica)) return request.replica;
-  if (session.group && (placement_->serving(*session.group) > 0 || groups_[*session.group].expected > 0))
+  if (session.group && (placement_->serving(*session.group) > 0 || !groups_[*session.group].expected.empty()))
     return placement_->place_in(*session.group);
   if (!fleet_->lock_step()) return placement_->place();
   return placement_->place_in(choice_by_number(lock_step_shares_, request.session));
@@ -231,7 +232,7 @@ void Router::decoded(const Decoded& done, std::vector<StepOutput>& outputs) {
 void Router::finish(uint64_t id, Session& session, FinishReason reason, std::string failure) {
   FinishedSession done{.session = id,
                        .group = session.group.value(),
-                       .replica = session.replica.value_or(0),
+                       .replica = session.replica.value(),
                        .attempt = fleet_->attempt * kMaxLosses + session.losses,
                        .prompt = std::move(session.request.tokens),
                        .records = std::move(session.records),
@@ -279,14 +280,13 @@ void Router::calibrate_next() {
   if (calibrating_ || to_calibrate_.empty()) return;
   calibrating_ = to_calibrate_.front();
   to_calibrate_.erase(to_calibrate_.begin());
-  calibrating_since_ = std::chrono::steady_clock::now();
+  replicas_.at(*calibrating_).heard = std::chrono::steady_clock::now();
   self_->send(replicas_.at(*calibrating_).handle, Calibrate{});
 }
 
 void Router::serve(uint64_t id) {
   const Replica& replica = replicas_.at(id);
-  Group& group = groups_[replica.group];
-  group.expected = std::max<int64_t>(0, group.expected - 1);
+  groups_[replica.group].expected.erase(id);
   placement_->add(id, replica.group, replica.capacity.tokens_per_second());
   place_waiting();
   // An autoscaler may stop some of the first before the last of them serves.
@@ -313,7 +313,7 @@ std::vector<uint64_t> Router::remove(uint64_t id) {
 void Router::lost(const ReplicaLost& loss) {
   const auto found = replicas_.find(loss.replica);
   if (found == replicas_.end()) return;  // died before it was ready
-  if (loss.replaced) ++groups_[found->second.group].expected;
+  if (loss.replaced) groups_[found->second.group].expected.insert(loss.replica);
   Outbox outbox;
   for (const uint64_t orphan : remove(loss.replica)) {
     Session& session = sessions_.at(orphan);
@@ -329,20 +329,24 @@ void Router::lost(const ReplicaLost& loss) {
 }
 
 void Router::left(uint64_t id) {
-  if (!replicas_.contains(id)) return;
-  Outbox outbox;
-  for (const uint64_t orphan : remove(id)) place(orphan, sessions_.at(orphan), outbox);
-  flush(outbox);
+  for (Group& group : groups_) group.expected.erase(id);
+  if (replicas_.contains(id)) {
+    Outbox outbox;
+    for (const uint64_t orphan : remove(id)) place(orphan, sessions_.at(orphan), outbox);
+    flush(outbox);
+  }
   place_waiting();
 }
 
 void Router::watch() {
   const auto now = std::chrono::steady_clock::now();
   const std::chrono::milliseconds limit = fleet_->hang_limit();
-  if (calibrating_ && now - calibrating_since_ > limit) self_->send(supervisor_, ReplicaHangs{*calibrating_});
-  for (const auto& [id, replica] : replicas_)
-    if (placement_->serves(id) && placement_->sessions(id) > 0 && now - replica.heard > limit)
-      self_->send(supervisor_, ReplicaHangs{id});
+  for (auto& [id, replica] : replicas_) {
+    const bool works = id == calibrating_ || (placement_->serves(id) && placement_->sessions(id) > 0);
+    if (!works || now - replica.heard <= limit) continue;
+    replica.heard = now;  // said once: its successor may have the same number
+    self_->send(supervisor_, ReplicaHangs{id});
+  }
 }
 
 caf::behavior router(caf::stateful_actor<Router>* self, FleetPtr fleet, caf::actor supervisor) {

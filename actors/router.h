@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <deque>
+#include <set>
 
 #include "actors/messages.h"
 #include "actors/policy/placement.h"
@@ -33,7 +34,7 @@ class Router {
     std::string instance;                         // of a provisioner; empty: nobody's
   };
   struct Group {
-    int64_t expected = 0;          // replicas on their way
+    std::set<uint64_t> expected;   // replicas on their way
     std::deque<uint64_t> waiting;  // sessions, for a slot in this group
     ReplicaTime time;
     uint64_t tokens = 0, busy_ns = 0, steps = 0, rows = 0, prefill_rows = 0, shared_rows = 0, kept_rows = 0;
@@ -81,7 +82,6 @@ class Router {
   std::vector<std::pair<caf::actor, FinishedSession>> finished_;
   std::vector<uint64_t> to_calibrate_;
   std::optional<uint64_t> calibrating_;
-  std::chrono::steady_clock::time_point calibrating_since_;
   bool ready_ = false;
 };
 

@@ -194,8 +194,8 @@ void add_mismatch(CLI::App& app, CommandLine& line) {
 }
 
 void add_bench(CLI::App& app, CommandLine& line) {
-  CLI::App* command =
-      app.add_subcommand("bench", "times kernels, sampler, trainer, weights on their way or a run on this machine");
+  CLI::App* command = app.add_subcommand(
+      "bench", "times kernels, sampler, trainer, weights on their way, actors or a run on this machine");
   BenchArguments& a = line.bench;
   const auto list = [&](const char* name, auto& values, const char* text) {
     return command->add_option(name, values, text)->delimiter(',')->allow_extra_args(false);

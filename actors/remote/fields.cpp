@@ -88,10 +88,4 @@ std::vector<const msgpack::object*> Fields::list(std::string_view key, size_t mo
   return entries;
 }
 
-const msgpack::object& Fields::map(std::string_view key) const {
-  const msgpack::object& value = need(key);
-  if (value.type != msgpack::type::MAP) fail(key, "is no map");
-  return value;
-}
-
 }  // namespace motley::actors

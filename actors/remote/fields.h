@@ -24,7 +24,6 @@ class Fields {
   std::string_view text(std::string_view key, size_t most_bytes) const;
   bool has(std::string_view key) const { return find(key) != nullptr; }
   std::vector<const msgpack::object*> list(std::string_view key, size_t most) const;
-  const msgpack::object& map(std::string_view key) const;
   /// A bin of little-endian numbers.
   template <class T>
   std::vector<T> array(std::string_view key) const {

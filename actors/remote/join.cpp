@@ -96,7 +96,6 @@ class Joiner {
 
   MembershipOptions options(const Welcome& welcome) const {
     MembershipOptions options;
-    options.group = welcome.group;
     options.token = welcome.token;
     options.weights = welcome.weights;
     options.model = config_from_json("the run's model", welcome.model).resolved();

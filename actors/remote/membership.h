@@ -15,7 +15,7 @@
 namespace motley::actors {
 
 struct MembershipOptions {
-  std::string group, token, weights;  // weights: their topic
+  std::string token, weights;  // weights: their topic
   TransformerConfig model;
   kernels::NumericProfile profile;
   DecoderOptions decoder;
