@@ -2,24 +2,13 @@
 
 #include <algorithm>
 
+#include "actors/local_trainer.h"
 #include "actors/policy/keep.h"
 #include "actors/policy/learner_state.h"
 #include "actors/system.h"
 #include "actors/trajectory_file.h"
-#include "actors/weight_history.h"
 
 namespace motley::actors {
-namespace {
-
-/// The oldest version, behind the newest, that imposed staleness or its probe may ask for.
-size_t history_length(const Fleet& fleet) {
-  int64_t length = probed_versions(fleet.experiment.probe);
-  for (const SamplerGroupOptions& group : fleet.experiment.samplers)
-    if (fleet.lock_step() && group.staleness) length = std::max(length, group.staleness->second);
-  return static_cast<size_t>(length);
-}
-
-}  // namespace
 
 caf::behavior LearnerActor::start(FleetPtr fleet, StartingPointPtr start, Peers peers) {
   fleet_ = std::move(fleet);
@@ -50,7 +39,7 @@ caf::behavior LearnerActor::start(FleetPtr fleet, StartingPointPtr start, Peers 
       },
       [this](StopRun) {
         stopping_ = true;
-        if (learner_ && phase_ != Phase::closing && phase_ != Phase::ended) finish();
+        if (trainer_ && phase_ != Phase::closing && phase_ != Phase::ended) finish();
       },
   };
 }
@@ -62,26 +51,20 @@ void LearnerActor::set_up() {
     saved_version_ = version_;
     checkpoint_ = *fleet_->resumed_from;
   }
-  learner_ = std::make_unique<algos::Learner>(fleet_->model, start_->parameters, experiment.learner_config());
-  learner_->set_steps(static_cast<int64_t>(version_));
-  if (start_->optimizer) learner_->optimizer().restore(*start_->optimizer);
-  start_->optimizer.reset();
-  learner_->set_reference(start_->reference);
-  learner_->restore(learner_state(start_->state));
   const auto unfinished = start_->state.extra.find(kUnfinished);
   ledger_ = PromptLedger(start_->state.next_prompt, unfinished == start_->state.extra.end()
                                                         ? std::vector<uint64_t>{}
                                                         : numbers_from_text(unfinished->second));
   collector_.emplace(experiment.algo.group_size, fleet_->lock_step());
-  probes_.emplace(experiment, fleet_->model, start_->parameters);
   report_.emplace(experiment);
   watch_.emplace(experiment.watch, experiment.trainer.warmup_updates);
   if (const auto watched = start_->state.extra.find(kWatched); watched != start_->state.extra.end())
     watch_->restore(watched->second);
-  history_ = std::move(start_->history);
-  for (size_t i = 0; i < history_.size(); ++i) publish(version_ - (history_.size() - i), history_[i], false);
+  const size_t past = start_->history.size();
+  for (size_t i = 0; i < past; ++i) publish(version_ - (past - i), start_->history[i], false);
   snapshot_ = std::make_shared<const Parameters>(start_->parameters.clone(Device{}));
   publish(version_, snapshot_, true);
+  trainer_ = std::make_unique<LocalTrainer>(experiment, fleet_->model, start_, snapshot_);
   if (stopping_) finish();
 }
 
@@ -196,16 +179,14 @@ void LearnerActor::train(const std::vector<TrajectoryGroup>& groups) {
     throw std::runtime_error("every episode of update " + std::to_string(update) +
                              " failed; the first: " + batch.front().failure);
   record(batch, static_cast<int64_t>(update));
-  algos::Metrics metrics = optimize(batch);
+  auto [metrics, weights] = trainer_->step(batch);
   version_ = update;
   if (fleet_->experiment.algo.drop_equal_groups) add_drawn(metrics, batch);
   equal_.clear();
   removed_ = 0;
   metrics["staleness/dropped"] = static_cast<double>(std::exchange(dropped_, 0));
 
-  history_.push_back(std::move(snapshot_));
-  while (history_.size() > history_length(*fleet_)) history_.erase(history_.begin());
-  snapshot_ = std::make_shared<const Parameters>(start_->parameters.clone(Device{}));
+  snapshot_ = std::move(weights);
   publish(version_, snapshot_, true);
   if (evaluation_due(version_) && !fleet_->stopping) evaluate();
   open_row(std::move(metrics));
@@ -226,23 +207,6 @@ void LearnerActor::add_drawn(algos::Metrics& metrics, const std::vector<algos::T
   metrics["groups/drawn"] = static_cast<double>(equal_.size() + kept);
   metrics["groups/dropped_equal"] = static_cast<double>(equal_.size());
   if (count > 0.0) metrics["reward/drawn"] = reward / count;
-}
-
-algos::Metrics LearnerActor::optimize(const std::vector<algos::Trajectory>& batch) {
-  algos::Metrics metrics;
-  {
-    const kernels::ComputeLease lease(compute_);
-    metrics = probes_->measure(version_ + 1, batch, [this](uint64_t version) { return weights_of(version); });
-    metrics.merge(learner_->step(batch));
-  }
-  compute_.rest();
-  return metrics;
-}
-
-const Parameters* LearnerActor::weights_of(uint64_t version) const {
-  if (version == version_) return snapshot_.get();
-  const uint64_t age = version_ - version;  // far above the history's length for a version to come
-  return age <= history_.size() ? history_[history_.size() - age].get() : nullptr;
 }
 
 void LearnerActor::record(const std::vector<algos::Trajectory>& batch, int64_t update) const {
@@ -309,8 +273,7 @@ void LearnerActor::heed(const std::vector<Alarm>& alarms) {
 
 void LearnerActor::save() {
   if (saved_version_ == version_) return;
-  AdamW::State optimizer = learner_->optimizer().state();
-  add_history(optimizer, history_);
+  const Trainer::State trained = trainer_->state();
   RunState state;
   state.version = version_;
   state.next_prompt = ledger_.next();
@@ -318,8 +281,8 @@ void LearnerActor::save() {
   state.attempt = fleet_->attempt + (fleet_->lock_step() ? 0 : 1);
   state.extra[kWatched] = watch_->state();
   state.extra[kUnfinished] = numbers_to_text(ledger_.unfinished());
-  add_learner_state(state, learner_->state());
-  checkpoint_ = save_checkpoint(fleet_->folder, fleet_->model, start_->parameters, fleet_->tokenizer, &optimizer,
+  add_learner_state(state, trained.learner);
+  checkpoint_ = save_checkpoint(fleet_->folder, fleet_->model, *snapshot_, fleet_->tokenizer, &trained.optimizer,
                                 &state, version_);
   saved_version_ = version_;
 }

@@ -6,9 +6,8 @@
 #include "actors/messages.h"
 #include "actors/policy/collapse_watch.h"
 #include "actors/policy/prompt_ledger.h"
-#include "actors/probes.h"
 #include "actors/run_report.h"
-#include "kernels/parallel.h"
+#include "actors/trainer.h"
 
 namespace motley::actors {
 
@@ -37,10 +36,6 @@ class LearnerActor {
   void release(const std::vector<TrajectoryGroup>& groups);
   void add_drawn(algos::Metrics& metrics, const std::vector<algos::Trajectory>& batch);
   void train(const std::vector<TrajectoryGroup>& groups);
-  /// The probes and the optimizer steps of a batch, under a lease.
-  algos::Metrics optimize(const std::vector<algos::Trajectory>& batch);
-  /// Null for a version that is neither the newest nor in the history.
-  const Parameters* weights_of(uint64_t version) const;
   void record(const std::vector<algos::Trajectory>& batch, int64_t update) const;
   void evaluate();
   bool evaluation_due(uint64_t update) const;
@@ -58,11 +53,9 @@ class LearnerActor {
   StartingPointPtr start_;
   Peers peers_;
   caf::actor environment_;
-  kernels::ComputeClient compute_{kernels::ComputeSide::trainer};
-  std::unique_ptr<algos::Learner> learner_;
+  std::unique_ptr<Trainer> trainer_;
   std::optional<GroupCollector> collector_;
   std::optional<RunReport> report_;
-  std::optional<Probes> probes_;
   std::optional<CollapseWatch> watch_;
   std::string stopping_alarm_;  // not empty: it ends the run
   PromptLedger ledger_;
@@ -77,8 +70,7 @@ class LearnerActor {
   int64_t issued_ = 0, removed_ = 0;
   std::vector<TrajectoryGroup> equal_;
   std::vector<uint64_t> released_;  // prompts; a stop before the take leaves them to the resumed run
-  ParametersPtr snapshot_;
-  std::vector<ParametersPtr> history_;  // for imposed staleness and its probe: before snapshot_, oldest first
+  ParametersPtr snapshot_;          // of version_
   algos::Metrics row_;
   std::optional<GroupCounters> counters_;
   std::optional<double> roll_out_seconds_;  // of the last version that every sampler got, not yet in a row
