@@ -153,6 +153,7 @@ std::pair<FleetPtr, StartingPointPtr> prepare(const RunRequest& request, RunObse
                                               const StopRequest& stop) {
   auto fleet = std::make_shared<Fleet>();
   fleet->experiment = request.experiment;
+  fleet->experiment_text = request.experiment_text;
   fleet->folder = request.folder;
   kernels::set_compute_threads(static_cast<int>(fleet->threads()), static_cast<int>(fleet->trainer_threads()));
   fleet->stop_after = request.stop_after;

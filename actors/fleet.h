@@ -34,6 +34,7 @@ class RemoteHub;
 /// Read-only while the fleet lives, but for what is atomic.
 struct Fleet {
   Experiment experiment;
+  std::string experiment_text;  // its resolved TOML; empty where nobody joins
   TransformerConfig model;
   std::shared_ptr<const envs::TaskMix> tasks;
   envs::Tokenizer tokenizer;

@@ -122,20 +122,23 @@ struct InstanceList {
 };
 struct TendTick {};
 
-// Samplers in other processes: sampler -> gate, and back.
+// Samplers, workers and a learner in other processes: they -> gate, and back.
 struct Hello {
   uint64_t protocol = 0;
   std::string version, name;    // of motley; of the peer, for messages: host and process
+  std::string role;             // "sampler", "worker", "learner"; what follows is a sampler's
   std::string group, hardware;  // empty: the run chooses by the hardware, an accelerator's name or empty
   std::string model;            // config.json that it expects; empty: the run's
   std::string instance;         // of a provisioner; empty: nobody's
 };
 struct Welcome {
   std::string refusal;  // not empty: it may not join, and trying again is of no use
+  // Of a sampler:
   uint64_t replica = 0;
   std::string group, profile, kernels, profile_text, model, weights;  // model: config.json; weights: their topic
   uint64_t max_sequences = 0;
   bool graphs = true, recompute_kv = false;
+  // Of everybody; more than fits here is the first frame at the sessions' socket ("setting"):
   std::string token;  // for the sessions' socket
   uint64_t session_port = 0, fetch_port = 0, announce_port = 0;
   uint64_t silence_ms = 0;  // after which either side takes the other for lost
@@ -258,7 +261,7 @@ MOTLEY_MESSAGE(InstanceStopped, m.group, m.number, m.failure)
 MOTLEY_MESSAGE(ListInstances)
 MOTLEY_MESSAGE(InstanceList, m.group, m.numbers, m.endings, m.failure)
 MOTLEY_MESSAGE(TendTick)
-MOTLEY_MESSAGE(Hello, m.protocol, m.version, m.name, m.group, m.hardware, m.model, m.instance)
+MOTLEY_MESSAGE(Hello, m.protocol, m.version, m.name, m.role, m.group, m.hardware, m.model, m.instance)
 MOTLEY_MESSAGE(Welcome, m.refusal, m.replica, m.group, m.profile, m.kernels, m.profile_text, m.model, m.weights,
                m.max_sequences, m.graphs, m.recompute_kv, m.token, m.session_port, m.fetch_port, m.announce_port,
                m.silence_ms, m.proxy)

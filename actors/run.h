@@ -29,6 +29,7 @@ struct RunRequest {
   std::optional<std::filesystem::path> resume;  // a checkpoint folder of the same experiment
   std::optional<int64_t> stop_after;            // stop with a checkpoint after this update, as if asked to
   std::optional<ListenOptions> listen;          // absent: nobody joins
+  std::string experiment_text = {};             // its resolved TOML, for those who join
 };
 
 /// One row of the closing table.

@@ -170,13 +170,14 @@ std::string Node::describe() const {
   return "";
 }
 
-Node read_toml_file(const std::filesystem::path& file) {
-  const std::string text = read_text(file);
-  refuse_deep_keys(text, file.string());
+Node read_toml_file(const std::filesystem::path& file) { return parse_toml(read_text(file), file.string()); }
+
+Node parse_toml(const std::string& text, const std::string& source) {
+  refuse_deep_keys(text, source);
   try {
-    return convert(toml::parse(text, file.string()), file.string());
+    return convert(toml::parse(text, source), source);
   } catch (const toml::parse_error& error) {
-    throw InputError(problem_position(error, text, file.string()), std::string(error.description()));
+    throw InputError(problem_position(error, text, source), std::string(error.description()));
   }
 }
 

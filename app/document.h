@@ -42,6 +42,8 @@ struct Member {
 
 /// Throws InputError: the file cannot be read, bad syntax, a key that stands twice.
 Node read_toml_file(const std::filesystem::path& file);
+/// The same of a text; `source` stands in messages where a file's name would.
+Node parse_toml(const std::string& text, const std::string& source);
 /// One value as it may stand after `key =`; `where` is its position.
 Node parse_toml_value(const std::string& text, const Position& where);
 

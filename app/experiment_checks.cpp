@@ -293,32 +293,6 @@ void check_sets(const Experiment& e, const std::set<std::string>& known, const K
   }
 }
 
-void check_data(const Experiment& e, const KeyPositions& keys) {
-  std::error_code error;
-  if (!e.warmstart.data.empty() && !std::filesystem::is_regular_file(e.warmstart.data, error)) {
-    throw InputError(keys.of("warmstart.data"), fmt::format("'{}' is no file", e.warmstart.data),
-                     "paths are relative to the working directory");
-  }
-  std::set<std::string> sets{envs::kFullSet};
-  for (size_t i = 0; i < e.tasks.size(); ++i) {
-    const TaskOptions& task = e.tasks[i];
-    bool demonstrations = false;
-    try {
-      const auto made = envs::find_task(task.env)->make(task.options);
-      demonstrations = made->has_demonstrations();
-      for (const auto& [name, places] : made->held_out_sets()) sets.insert(name);
-    } catch (const std::exception& problem) {  // TaskError, or the option that a constructor refuses
-      throw InputError(keys.of(fmt::format("tasks.{}", i)), fmt::format("task '{}': {}", task.env, problem.what()));
-    }
-    if (e.warmstart.steps > 0 && e.warmstart.data.empty() && !demonstrations) {
-      throw InputError(keys.of("warmstart.steps"),
-                       fmt::format("a warm start on task '{}', which has no demonstrations", task.env),
-                       "set warmstart.data, or warmstart.steps = 0");
-    }
-  }
-  check_sets(e, sets, keys);
-}
-
 void require_device(const std::string& name, const std::string& key, const KeyPositions& keys) {
   const std::string absence = absence_of(kernels::parse_device(name));
   if (absence.empty()) return;
@@ -347,6 +321,32 @@ void check_devices(const Experiment& experiment, const KeyPositions& keys) {
   require_device(experiment.eval.device, "eval.device", keys);
 }
 
+void check_data(const Experiment& e, const KeyPositions& keys) {
+  std::error_code error;
+  if (!e.warmstart.data.empty() && !std::filesystem::is_regular_file(e.warmstart.data, error)) {
+    throw InputError(keys.of("warmstart.data"), fmt::format("'{}' is no file", e.warmstart.data),
+                     "paths are relative to the working directory");
+  }
+  std::set<std::string> sets{envs::kFullSet};
+  for (size_t i = 0; i < e.tasks.size(); ++i) {
+    const TaskOptions& task = e.tasks[i];
+    bool demonstrations = false;
+    try {
+      const auto made = envs::find_task(task.env)->make(task.options);
+      demonstrations = made->has_demonstrations();
+      for (const auto& [name, places] : made->held_out_sets()) sets.insert(name);
+    } catch (const std::exception& problem) {  // TaskError, or the option that a constructor refuses
+      throw InputError(keys.of(fmt::format("tasks.{}", i)), fmt::format("task '{}': {}", task.env, problem.what()));
+    }
+    if (e.warmstart.steps > 0 && e.warmstart.data.empty() && !demonstrations) {
+      throw InputError(keys.of("warmstart.steps"),
+                       fmt::format("a warm start on task '{}', which has no demonstrations", task.env),
+                       "set warmstart.data, or warmstart.steps = 0");
+    }
+  }
+  check_sets(e, sets, keys);
+}
+
 void check_experiment(const Experiment& experiment, const KeyPositions& keys) {
   check_model(experiment, keys);
   check_probe(experiment, keys);
@@ -357,7 +357,6 @@ void check_experiment(const Experiment& experiment, const KeyPositions& keys) {
   check_fleet(experiment, keys);
   check_eval(experiment, keys);
   check_schedule(experiment, keys);
-  check_data(experiment, keys);
 }
 
 }  // namespace motley::app

@@ -36,9 +36,11 @@ std::string nearest_key(const std::string& key, const std::vector<std::string>& 
 class Loader {
  public:
   Loader(const Node& document, const std::string& file) : keys_(file) { read(document); }
-  Experiment take(bool to_run) {
+  /// `elsewhere`: the data may be on another machine.
+  Experiment take(bool to_run, bool elsewhere = false) {
     resolve_experiment(experiment_, keys_);
     check_experiment(experiment_, keys_);
+    if (!elsewhere) check_data(experiment_, keys_);
     if (to_run) check_devices(experiment_, keys_);
     resolve_sizes(experiment_.model);
     return std::move(experiment_);
@@ -205,6 +207,10 @@ Experiment load_experiment(const ExperimentSource& source) {
   apply_overrides(document, source);
   apply_recipe(document);
   return Loader(document, source.file.string()).take(source.to_run);
+}
+
+Experiment parse_experiment(const std::string& text, const std::string& source) {
+  return Loader(parse_toml(text, source), source).take(false, true);
 }
 
 }  // namespace motley::app

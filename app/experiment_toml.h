@@ -20,6 +20,9 @@ struct ExperimentSource {
 };
 Experiment load_experiment(const ExperimentSource& source);
 
+/// Of experiment_to_toml's text from another process, named `source` in messages. Looks at no file and no device.
+Experiment parse_experiment(const std::string& text, const std::string& source);
+
 /// Fully resolved: every key that has a value, in schema order, without comments. Loading it gives the same text.
 std::string experiment_to_toml(const Experiment& experiment);
 
@@ -48,6 +51,8 @@ void apply_overrides(Node& document, const ExperimentSource& source);
 /// Fills in what depends on other keys, then refuses what cannot work (app/experiment_checks.cpp).
 void resolve_experiment(Experiment& experiment, const KeyPositions& keys);
 void check_experiment(const Experiment& experiment, const KeyPositions& keys);
+/// Refuses files and tasks that this machine does not have, or that do not fit.
+void check_data(const Experiment& experiment, const KeyPositions& keys);
 /// Refuses devices that this build or machine does not have.
 void check_devices(const Experiment& experiment, const KeyPositions& keys);
 

@@ -179,7 +179,8 @@ void remove_unused(const actors::RunRequest& request) {
   if (!request.resume) request.folder = make_run_folder(request.experiment);
   auto lock = std::make_unique<FolderLock>(request.folder);
   try {
-    write_file_atomically(request.folder / "experiment.toml", experiment_to_toml(request.experiment));
+    request.experiment_text = experiment_to_toml(request.experiment);
+    write_file_atomically(request.folder / "experiment.toml", request.experiment_text);
   } catch (...) {
     remove_unused(request);
     throw;

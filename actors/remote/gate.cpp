@@ -1,7 +1,6 @@
 #include "actors/remote/gate.h"
 
-#include <algorithm>
-
+#include "actors/remote/admission.h"
 #include "actors/system.h"
 #include "actors/version.h"
 #include "tensor/config_json.h"
@@ -10,15 +9,6 @@ namespace motley::actors {
 namespace {
 
 constexpr std::chrono::seconds kFarewell{2};  // for peers to hear that the run is over
-constexpr size_t kMostNameBytes = 128;        // of a peer, in messages
-
-/// What a peer calls itself goes into the log: printable, and short.
-std::string printable(std::string text) {
-  text.resize(std::min(text.size(), kMostNameBytes));
-  std::replace_if(
-      text.begin(), text.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
-  return text.empty() ? "unnamed" : text;
-}
 
 }  // namespace
 
@@ -60,36 +50,6 @@ caf::behavior Gate::start(FleetPtr fleet) {
   };
 }
 
-std::optional<size_t> Gate::group_of(const Hello& hello) const {
-  const auto& groups = fleet_->experiment.samplers;
-  if (hello.group.empty() && groups.size() == 1) return 0;
-  for (size_t g = 0; g < groups.size(); ++g) {
-    const bool fits = hello.group.empty() ? !hello.hardware.empty() &&
-                                                fleet_->experiment.group_profile(groups[g]).hardware == hello.hardware
-                                          : groups[g].name == hello.group;
-    if (fits) return g;
-  }
-  return std::nullopt;
-}
-
-std::string Gate::refusal(const Hello& hello) const {
-  if (hello.protocol != kFleetProtocol)
-    return "it speaks protocol " + std::to_string(hello.protocol) + ", this run protocol " +
-           std::to_string(kFleetProtocol) + ": build both of one source";
-  if (hello.version != version())
-    return "it is motley " + printable(hello.version) + ", this run is motley " + version() +
-           ": build both of one source";
-  const std::string model = config_to_json(fleet_->model);
-  if (!hello.model.empty() && hello.model != model) return "its model is " + hello.model + ", this run's is " + model;
-  if (group_of(hello)) return {};
-  std::string names;
-  for (const SamplerGroupOptions& group : fleet_->experiment.samplers)
-    names += (names.empty() ? "" : ", ") + group.name;
-  if (!hello.group.empty()) return "there is no sampler group " + printable(hello.group) + ": this run has " + names;
-  return "no group's profile stands for " + (hello.hardware.empty() ? "a CPU" : printable(hello.hardware)) +
-         ": name one with --group: " + names;
-}
-
 Welcome Gate::welcome(size_t g) const {
   const SamplerGroupOptions& group = fleet_->experiment.samplers[g];
   const kernels::NumericProfile profile = fleet_->experiment.group_profile(group);
@@ -111,11 +71,12 @@ Welcome Gate::welcome(size_t g) const {
 caf::result<Welcome> Gate::hello(const Hello& hello) {
   if (!plane_) return caf::make_error(caf::sec::runtime_error, std::string("the run is starting"));
   if (closing_) return caf::make_error(caf::sec::runtime_error, std::string("the run is over"));
-  if (const std::string reason = refusal(hello); !reason.empty()) {
-    self_->send(supervisor_, Note{printable(hello.name) + " may not join as a sampler: " + reason});
+  if (const std::string reason = admission_refusal(*fleet_, hello); !reason.empty()) {
+    self_->send(supervisor_,
+                Note{printable(hello.name) + " may not join as a " + printable(hello.role) + ": " + reason});
     return Welcome{.refusal = reason};
   }
-  const size_t group = *group_of(hello);
+  const size_t group = *group_of(*fleet_, hello);
   Welcome answer = welcome(group);
   answer.replica = fleet_->next_replica++;
   const caf::actor proxy = add(answer, hello.name,
@@ -154,8 +115,9 @@ void Gate::peer_hello(const std::string& route, const std::string& body) {
   } catch (const WireError& error) {
     return sessions.refuse_hello(route, error.what());
   }
-  const Hello hello{.protocol = said.protocol, .version = version(), .name = said.name, .group = said.group};
-  std::string reason = refusal(hello);
+  const Hello hello{
+      .protocol = said.protocol, .version = version(), .name = said.name, .role = "sampler", .group = said.group};
+  std::string reason = admission_refusal(*fleet_, hello);
   if (reason.empty() && fleet_->experiment.record_kind() != RecordKind::sampled)
     reason =
         "this run records more than the drawn token's probability (sampling.top_p, sampling.top_k or its "
@@ -164,7 +126,7 @@ void Gate::peer_hello(const std::string& route, const std::string& body) {
     self_->send(supervisor_, Note{printable(said.name) + " may not join as a sampler: " + reason});
     return sessions.refuse_hello(route, reason);
   }
-  const size_t group = *group_of(hello);
+  const size_t group = *group_of(*fleet_, hello);
   Welcome place = welcome(group);
   place.replica = fleet_->next_replica++;
   add(place, said.name,

@@ -22,10 +22,6 @@ class Gate {
   /// Of an engine that speaks frames alone (docs/sampler-protocol.md).
   void peer_hello(const std::string& route, const std::string& body);
   caf::actor add(const Welcome& welcome, const std::string& name, const RemotePeer& peer);
-  /// Why it may not join, whatever it tries again; empty: it may.
-  std::string refusal(const Hello& hello) const;
-  /// By its name, or by the hardware.
-  std::optional<size_t> group_of(const Hello& hello) const;
   Welcome welcome(size_t group) const;
   void down(const caf::down_msg& message);
   Member* member(uint64_t replica);

@@ -24,11 +24,7 @@ Membership::Membership(zmq::context_t& context, const MembershipOptions& options
               },
           .failed = [this](const std::string& cause) { breaks(cause); }});
   sessions_ = std::make_unique<SessionClient>(
-      context,
-      SessionClientOptions{.endpoint = options.session_endpoint,
-                           .token = options.token,
-                           .secure = options.secure,
-                           .silence = options.silence},
+      context, options.session,
       SessionClient::Events{.frame = [this](FrameKind kind, const std::string& body) { take(kind, body); },
                             .closed = [this](const std::string& cause) { breaks(cause); }});
   WeightClientOptions weights;

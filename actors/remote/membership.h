@@ -7,37 +7,34 @@
 #include <string>
 #include <zmq.hpp>
 
-#include "actors/remote/join.h"
 #include "actors/remote/replica_thread.h"
 #include "actors/remote/session_client.h"
+#include "actors/remote/stay.h"
 #include "actors/weights/client.h"
 
 namespace motley::actors {
 
 struct MembershipOptions {
-  std::string token, weights;  // weights: their topic
+  std::string weights;  // their topic
   TransformerConfig model;
   kernels::NumericProfile profile;
   DecoderOptions decoder;
   kernels::Device device;
-  std::string session_endpoint, fetch_endpoint, announce_endpoint;
-  std::chrono::milliseconds silence{10000};
+  SessionClientOptions session;
+  std::string fetch_endpoint, announce_endpoint;
   std::function<void(zmq::socket_t&)> secure;
 };
 
-class Membership {
+class Membership final : public Stay {
  public:
   Membership(zmq::context_t& context, const MembershipOptions& options);
-  ~Membership();
-  /// The first thing that ended it; empty while it goes on.
-  std::optional<std::string> broken() const;
-  /// It has reported everything.
-  bool left() const;
-  /// The run wants it to go.
-  bool retired() const;
+  ~Membership() override;
+  std::optional<std::string> broken() const override;
+  bool left() const override;
+  bool retired() const override;
   /// It has had weights.
-  bool served() const;
-  void leave() { replica_->leave(); }
+  bool served() const override;
+  void leave() override { replica_->leave(); }
 
  private:
   void take(FrameKind kind, const std::string& body);

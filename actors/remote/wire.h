@@ -40,6 +40,7 @@ enum class FrameKind : uint8_t {
   retire = 20,     // it shall report everything and go
   refused = 21,    // text: why nothing more will be heard
   welcome = 22,    // of a hello: what it is in this run
+  setting = 23,    // of the run, to a worker or a learner: the first (actors/remote/setting.h)
 };
 
 struct Frame {

@@ -53,7 +53,7 @@ TEST_CASE("every message makes the round trip between two systems") {
           FleetSeen{{1, big}, {2}, {}, {3}, {4}, {"a", ""}, {5}, {6}, big, 7}, LearnerWaits{}, LearnerTakes{},
           ScaleTick{}, StartInstance{big}, InstanceStarted{1, big, "why"}, StopInstance{big},
           InstanceStopped{1, big, "why"}, ListInstances{}, InstanceList{big, {1, big}, {"", "how"}, "why"}, TendTick{},
-          Hello{big, "a", "b", "c", "d", "e", "f"},
+          Hello{big, "a", "b", "c", "d", "e", "f", "g"},
           Welcome{"a", big, "b", "c", "d", "e", "f", "g", 3, false, true, "h", 1, 2, big, 4, *remote}, Over{true},
           OpenGate{*remote, *remote, *remote}, Farewell{}, TokenQuery{}, PeerHello{"r"}, PeerFrame{3},
           PeerClosed{"why"}, PeerLost{"why"}, Calibrate{}, Calibrated{1, 2, big}, FleetReady{}, RateQuery{},

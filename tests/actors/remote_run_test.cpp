@@ -5,7 +5,7 @@
 #include <mutex>
 #include <set>
 
-#include "actors/remote/join.h"
+#include "actors/remote/join_loop.h"
 #include "actors/trajectory_file.h"
 #include "tests/actors/tiny_run.h"
 
@@ -168,6 +168,27 @@ TEST_CASE("who does not fit the run is refused, with both sides' values") {
   CHECK(refusal("two", "") == "the run refuses this sampler: there is no sampler group two: this run has one");
   const std::string model = refusal("", "{\"hidden_size\": 7}");
   CHECK(model.find("its model is {\"hidden_size\": 7}, this run's is {") != std::string::npos);
+}
+
+TEST_CASE("a role that the run does not know, or does not wait for, is refused") {
+  Running run(remote_experiment(1000));
+  StopRequest stop{0};
+  const auto refusal = [&](const std::string& role) -> std::string {
+    Joining joining;
+    joining.address = run.address;
+    joining.hello.role = role;
+    try {
+      join_run(
+          joining, [](const std::string&) {}, stop);
+    } catch (const JoinRefused& error) {
+      return error.what();
+    }
+    return "joined";
+  };
+  CHECK(refusal("learner") == "the run refuses this learner: this run has its own learner");
+  CHECK(refusal("cook") ==
+        "the run refuses this cook: there is no role of that name: a sampler, a worker or a "
+        "learner may join");
 }
 
 TEST_CASE("a sampler's patience with a run that is not there ends") {

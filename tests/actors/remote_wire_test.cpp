@@ -5,6 +5,7 @@
 #include <functional>
 #include <limits>
 
+#include "actors/remote/setting.h"
 #include "actors/remote/wire.h"
 
 namespace motley::actors {
@@ -138,6 +139,27 @@ TEST_CASE("reports that do not agree with themselves are refused") {
   refused([](StepOutput& o) { o.records.log_q[0] = std::numeric_limits<float>::quiet_NaN(); });
   refused([](StepOutput& o) { o.records.log_q[0] = 1.0f; });
   refused([](StepOutput& o) { o.records.log_tail[0] = std::numeric_limits<float>::infinity(); });
+}
+
+TEST_CASE("a setting comes back, and one that is cut short or makes no sense is refused") {
+  TransformerConfig model;
+  model.vocabulary = 10;
+  model.layers = 1;
+  model.width = 32;
+  model.heads = 2;
+  model.kv_heads = 1;
+  Setting setting{.experiment = "name = \"x\"\n", .model = model.resolved(), .tokenizer = envs::Tokenizer({"1", "+"})};
+  const std::string body = setting_body(setting);
+  const Setting back = parse_setting(body);
+  CHECK(back.experiment == setting.experiment);
+  CHECK(back.model == setting.model);
+  CHECK(back.tokenizer == setting.tokenizer);
+  for (size_t length = 0; length < body.size(); length += 7)
+    CHECK_THROWS_AS(parse_setting(std::string_view(body).substr(0, length)), WireError);
+  setting.tokenizer = envs::Tokenizer({"1", "2", "3", "4", "5", "6", "7", "8"});
+  CHECK_THROWS_WITH(parse_setting(setting_body(setting)), "a tokenizer of 11 ids for a model of 10");
+  setting.experiment.assign(size_t{2} << 20, 'x');
+  CHECK_THROWS_WITH(parse_setting(setting_body(setting)), "field \"experiment\" is longer than 1048576 bytes");
 }
 
 TEST_CASE("requests out of range are refused") {

@@ -344,6 +344,7 @@ TEST_CASE("the resolved experiment resolves to itself, byte for byte") {
     const std::string once = experiment_to_toml(load(toml));
     CHECK(experiment_to_toml(load(once)) == once);
     CHECK(once.find('#') == std::string::npos);
+    CHECK(experiment_to_toml(parse_experiment(once, "the run's experiment")) == once);
   }
   const Experiment e = load(maximal);
   const std::string text = experiment_to_toml(e);
@@ -354,6 +355,15 @@ TEST_CASE("the resolved experiment resolves to itself, byte for byte") {
   CHECK(load(text).run.dir == "a \"b\" \\ c");
   CHECK(experiment_values(e).at("samplers.1.profile") == "\"h100-fp8\"");
   CHECK(experiment_values(e).at("algo.parameters.mis.low") == "0.3");
+}
+
+TEST_CASE("the experiment of a run elsewhere may name data that is not here, but nothing that makes no sense") {
+  const std::string text = "[run]\nasync = false\n[[tasks]]\nenv = \"arithmetic\"\n[[samplers]]\nname = \"one\"\n";
+  const std::string data = "[warmstart]\nsteps = 3\ndata = \"/nowhere/x.jsonl\"\n";
+  CHECK(parse_experiment(text + data, "the run").warmstart.data == "/nowhere/x.jsonl");
+  CHECK(refusal(text + data).find("'/nowhere/x.jsonl' is no file") != std::string::npos);
+  CHECK_THROWS_WITH(parse_experiment("speed = 1\n" + text, "the run"),
+                    Catch::Matchers::StartsWith("the run:") && Catch::Matchers::Contains("speed"));
 }
 
 TEST_CASE("doubles are printed in the shortest form that reads back") {

@@ -6,6 +6,7 @@
 #include <msgpack.hpp>
 #include <nlohmann/json.hpp>
 
+#include "actors/remote/setting.h"
 #include "actors/remote/wire.h"
 #include "actors/trajectory_file.h"
 #include "actors/weights/manifest.h"
@@ -199,7 +200,10 @@ Seeds session_frame_seeds() {
           {"report", body(FrameKind::report, report_body(report))},
           {"calibrated", body(FrameKind::calibrated, calibrated_body({300, 70000}))},
           {"live", body(FrameKind::live, live_body({3, 17}))},
-          {"text", body(FrameKind::note, text_body("hello"))}};
+          {"text", body(FrameKind::note, text_body("hello"))},
+          {"setting", body(FrameKind::setting, setting_body({.experiment = "name = \"x\"",
+                                                             .model = tiny_config(),
+                                                             .tokenizer = envs::Tokenizer({"1", "+"})}))}};
 }
 
 Seeds tokenizer_seeds() {

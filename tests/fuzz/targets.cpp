@@ -3,6 +3,7 @@
 #include <stdexcept>
 
 #include "actors/external/environment.h"
+#include "actors/remote/setting.h"
 #include "actors/remote/wire.h"
 #include "actors/security/addresses.h"
 #include "actors/security/keys.h"
@@ -188,6 +189,11 @@ bool session_frame(std::string_view bytes) {
       case FrameKind::note:
         parse_text(rest);
         break;
+      case FrameKind::setting: {
+        const std::string body = setting_body(parse_setting(rest));
+        require(setting_body(parse_setting(body)) == body, "a setting does not come back");
+        break;
+      }
       default: {
         const Frame frame = parse_frame(rest);
         require(make_frame(frame.kind, frame.number, frame.body) == rest, "a frame does not come back");
