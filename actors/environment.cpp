@@ -8,14 +8,21 @@
 
 namespace motley::actors {
 
-constexpr int kPatience = 10;  // time limits after which a hanging worker is given up
-
 caf::behavior Environment::start(FleetPtr fleet, caf::actor router, caf::actor learner,
                                  std::vector<caf::actor> workers) {
   fleet_ = std::move(fleet);
   router_ = std::move(router);
   learner_ = std::move(learner);
-  for (caf::actor& worker : workers) workers_.push_back({std::move(worker), true});
+  workers_ = std::move(workers);
+  places_ = WorkPlaces(workers_.size());
+  for (size_t w = workers_.size(); w > 0; --w) free_.push_back(w - 1);
+  self_->set_down_handler([this](const caf::down_msg& message) {
+    const auto found = joined_.extract(message.source);
+    if (found.empty()) return;
+    const bool left = message.reason == caf::exit_reason::normal;
+    lose_place(found.mapped().place, left ? "" : cause_text(self_->system(), message.reason));
+    work();
+  });
   return {
       [this](const StartIssuing& start) {
         next_prompt_ = start.next_prompt;
@@ -37,6 +44,15 @@ caf::behavior Environment::start(FleetPtr fleet, caf::actor router, caf::actor l
         std::vector<SessionRequest> next;
         for (FinishedSession& session : *sessions) finished(session, next);
         send_sessions(std::move(next));
+        work();
+      },
+      [this](const AddWorker& message) {
+        add_worker(caf::actor_cast<caf::actor>(self_->current_sender()), message.slots);
+        work();
+      },
+      [this](WorkerCloses) {
+        const auto found = joined_.find(self_->current_sender()->address());
+        if (found != joined_.end()) leave_place(found->second.place);
         work();
       },
   };
@@ -61,8 +77,6 @@ void Environment::issue(uint64_t prompt, std::vector<SessionRequest>& sessions) 
   const auto pick = std::make_shared<const envs::TaskMix::Pick>(fleet_->tasks->training(prompt));
   const envs::TaskMix::Entry& entry = fleet_->tasks->entries()[pick->entry];
   const bool interacts = entry.task->interacts();
-  const envs::InteractionLimits limits{.tokens = fleet_->model.max_positions,
-                                       .reply_tokens = fleet_->experiment.sampling.max_tokens};
   std::vector<int32_t> tokens;
   if (!interacts) tokens = fleet_->tokenizer.encode(pick->problem.prompt);
   const auto samples = static_cast<uint64_t>(fleet_->experiment.algo.group_size);
@@ -70,6 +84,7 @@ void Environment::issue(uint64_t prompt, std::vector<SessionRequest>& sessions) 
     const uint64_t id = prompt * samples + sample;
     Episode& episode = episodes_[id];
     episode.pick = pick;
+    episode.interacts = interacts;
     algos::Trajectory& trajectory = episode.trajectory;
     trajectory.task = entry.name;
     trajectory.group = prompt;
@@ -77,8 +92,7 @@ void Environment::issue(uint64_t prompt, std::vector<SessionRequest>& sessions) 
     trajectory.sample = static_cast<uint32_t>(sample);
     trajectory.temperature = fleet_->experiment.sampling.temperature;
     if (interacts) {
-      episode.driver = std::make_shared<InteractionDriver>(*fleet_->tasks, pick, fleet_->tokenizer, limits);
-      enqueue(id, {.call = EpisodeJob::Call::begin, .pick = pick, .driver = episode.driver});
+      begin(id);
     } else {
       append_read(trajectory, tokens);
       sessions.push_back(ask(id, fleet_->experiment.sampling.max_tokens));
@@ -86,8 +100,9 @@ void Environment::issue(uint64_t prompt, std::vector<SessionRequest>& sessions) 
   }
 }
 
-SessionRequest Environment::ask(uint64_t id, int64_t max_tokens) const {
-  const Episode& episode = episodes_.at(id);
+SessionRequest Environment::ask(uint64_t id, int64_t max_tokens) {
+  Episode& episode = episodes_.at(id);
+  episode.drawing = true;
   return {.session = id,
           .tokens = episode.trajectory.tokens,
           .max_tokens = max_tokens,
@@ -104,27 +119,33 @@ void Environment::send_sessions(std::vector<SessionRequest> sessions) {
 
 void Environment::finished(FinishedSession& session, std::vector<SessionRequest>& next) {
   Episode& episode = episodes_.at(session.session);
+  episode.drawing = false;
+  if (std::exchange(episode.anew, false)) return again(session.session);
   algos::Trajectory& trajectory = episode.trajectory;
   trajectory.sampler = fleet_->experiment.samplers[session.group].name;
   trajectory.attempt = session.attempt;
   trajectory.truncated = session.finish == FinishReason::length;
   episode.group = session.group;
   episode.replica = session.replica;
-  if (episode.driver || !episode.pick->problem.more.empty())
+  if (episode.interacts || !episode.pick->problem.more.empty())
     trajectory.turns.push_back({static_cast<uint32_t>(session.records.size())});
   const std::vector<int32_t> drawn = session.records.tokens;
   append_drawn(trajectory, std::move(session.records));
   if (!session.failure.empty()) {
-    if (episode.driver) enqueue(session.session, {.call = EpisodeJob::Call::drop, .driver = episode.driver});
-    close(session.session, {.end = "failed", .failure = session.failure});
+    if (episode.interacts) drop(session.session, *episode.place, episode.interaction, episode.driver);
+    fail(session.session, session.failure);
     return;
   }
-  if (episode.driver) {
-    enqueue(session.session, {.call = EpisodeJob::Call::reply,
-                              .pick = episode.pick,
-                              .driver = episode.driver,
-                              .prompt = std::move(session.prompt),
-                              .drawn = drawn});
+  if (episode.interacts) {
+    enqueue(session.session,
+            {.call = EpisodeJob::Call::reply,
+             .interaction = episode.interaction,
+             .turns = trajectory.turns.size(),
+             .pick = episode.pick,
+             .driver = episode.driver,
+             .prompt = std::move(session.prompt),
+             .drawn = drawn},
+            episode.place);
     return;
   }
   const bool ended = session.finish == FinishReason::stop;
@@ -133,8 +154,11 @@ void Environment::finished(FinishedSession& session, std::vector<SessionRequest>
   if (next_question(episode)) {
     next.push_back(ask(session.session, fleet_->experiment.sampling.max_tokens));
   } else {
-    enqueue(session.session,
-            {.call = EpisodeJob::Call::score, .pick = episode.pick, .replies = std::move(episode.replies)});
+    enqueue(session.session, {.call = EpisodeJob::Call::score,
+                              .training = trajectory.group,
+                              .turns = episode.replies.size(),
+                              .pick = episode.pick,
+                              .replies = std::move(episode.replies)});
   }
 }
 
@@ -151,58 +175,14 @@ bool Environment::next_question(Episode& episode) const {
   return true;
 }
 
-void Environment::enqueue(uint64_t id, EpisodeJob job) {
-  jobs_.emplace_back(id, std::make_shared<EpisodeJob>(std::move(job)));
-}
-
-std::chrono::milliseconds Environment::limit_of(const EpisodeJob& job) const {
-  if (job.call == EpisodeJob::Call::score || job.call == EpisodeJob::Call::drop) return fleet_->hooks.score_limit;
-  return fleet_->hooks.call_limit.value_or(fleet_->tasks->entries()[job.pick->entry].task->longest_call());
-}
-
-void Environment::work() {
-  for (size_t w = 0; w < workers_.size() && !jobs_.empty(); ++w) {
-    if (!workers_[w].free) continue;
-    workers_[w].free = false;
-    auto [id, job] = std::move(jobs_.front());
-    jobs_.pop_front();
-    const bool awaited = job->call != EpisodeJob::Call::drop;
-    const std::chrono::milliseconds limit = limit_of(*job);
-    // One job at a time and worker, so that one that hangs takes no other with it.
-    self_->request(workers_[w].handle, limit, Work{id}, std::move(job))
-        .then(
-            [this, w, awaited](const Worked& done, const EpisodeStepPtr& step) {
-              workers_[w].free = true;
-              if (awaited) stepped(done.session, *step);
-              work();
-            },
-            [this, w, awaited, limit, id = id](caf::error& error) {
-              if (awaited)
-                close(id, {.end = "failed", .failure = "its task did not answer: " + self_->system().render(error)});
-              // The worker is used again when it answers, which is after the job that it hangs on.
-              self_->request(workers_[w].handle, kPatience * limit, Probe{})
-                  .then(
-                      [this, w](Probe) {
-                        workers_[w].free = true;
-                        work();
-                      },
-                      [this, w](caf::error&) { give_up(w); });
-            });
-  }
-}
-
-void Environment::give_up(size_t worker) {
-  workers_[worker].gone = true;
-  if (std::all_of(workers_.begin(), workers_.end(), [](const Worker& each) { return each.gone; }))
-    throw std::runtime_error("every worker hangs in a task");
-}
-
 void Environment::stepped(uint64_t id, const EpisodeStep& step) {
   if (!step.reply_tokens) {
     close(id, step.outcome);
     return;
   }
-  append_read(episodes_.at(id).trajectory, step.read);
+  Episode& episode = episodes_.at(id);
+  if (episode.place && places_.closed(*episode.place)) return again(id);  // where it lives, no reply would be taken
+  append_read(episode.trajectory, step.read);
   send_sessions({ask(id, *step.reply_tokens)});
 }
 
@@ -210,7 +190,7 @@ void Environment::close(uint64_t id, const envs::InteractionOutcome& outcome) {
   Episode& episode = episodes_.at(id);
   algos::Trajectory& trajectory = episode.trajectory;
   const envs::Reward& reward = outcome.reward;
-  if (episode.driver) {
+  if (episode.interacts) {
     trajectory.ending = outcome.end;
     trajectory.format_errors = outcome.format_errors;
     trajectory.truncated = outcome.truncated;
@@ -220,10 +200,18 @@ void Environment::close(uint64_t id, const envs::InteractionOutcome& outcome) {
     trajectory.reward = reward.value;
     trajectory.reward_parts = reward.parts;
     trajectory.format_error = reward.format_error || outcome.format_errors > 0;
-    for (size_t k = 0; k < reward.turns.size(); ++k) trajectory.turns[k].reward = reward.turns[k];
+    for (size_t k = 0; k < std::min(reward.turns.size(), trajectory.turns.size()); ++k)
+      trajectory.turns[k].reward = reward.turns[k];
     if (reward.turns.empty() && !trajectory.turns.empty()) trajectory.turns.back().reward = reward.value;
   }
   deliver(id);
+}
+
+void Environment::fail(uint64_t id, const std::string& why) {
+  envs::InteractionOutcome failed;
+  failed.end = "failed";
+  failed.failure = why;
+  close(id, failed);
 }
 
 void Environment::deliver(uint64_t id) {

@@ -6,26 +6,13 @@
 #include "actors/policy/learner_state.h"
 #include "actors/policy/prompt_ledger.h"
 #include "actors/reference_policy.h"
+#include "actors/task_setup.h"
 #include "actors/warmstart.h"
 #include "actors/weight_history.h"
 #include "kernels/parallel.h"
 
 namespace motley::actors {
 namespace {
-
-std::shared_ptr<const envs::TaskMix> make_tasks(const Experiment& experiment, uint64_t seed) {
-  std::vector<envs::TaskMix::Entry> entries;
-  for (const TaskOptions& task : experiment.tasks) {
-    const envs::TaskInfo* info = envs::find_task(task.env);
-    if (!info) throw envs::TaskError("there is no task of the name " + task.env);
-    const auto same = std::count_if(entries.begin(), entries.end(), [&](const envs::TaskMix::Entry& entry) {
-      return entry.name == task.env || entry.name.starts_with(task.env + "#");
-    });
-    const std::string name = same == 0 ? task.env : task.env + "#" + std::to_string(same + 1);
-    entries.push_back({name, info->make(task.options), task.weight});
-  }
-  return std::make_shared<const envs::TaskMix>(std::move(entries), seed);
-}
 
 void check_symbols(const envs::Tokenizer& tokenizer, const envs::TaskMix& tasks, const std::filesystem::path& folder) {
   const std::string lacking = tasks.lacking(tokenizer);
@@ -131,11 +118,7 @@ int64_t Fleet::trainer_threads() const {
   return experiment.trainer.threads > 0 ? experiment.trainer.threads : std::max<int64_t>(1, threads() / 2);
 }
 
-int64_t Fleet::workers() const {
-  constexpr int64_t kLeast = 4;  // where some hang, others go on
-  if (experiment.run.workers > 0) return experiment.run.workers;
-  return std::max<int64_t>(kLeast, 2 * static_cast<int64_t>(std::thread::hardware_concurrency()));
-}
+int64_t Fleet::workers() const { return worker_threads(experiment.run.workers); }
 
 kernels::NumericProfile Fleet::profile(const std::string& name) const {
   SamplerGroupOptions group;

@@ -17,6 +17,7 @@
 #include "actors/interaction_driver.h"
 #include "actors/policy/batching.h"
 #include "actors/run.h"
+#include "actors/task_setup.h"
 
 namespace motley::actors {
 
@@ -46,6 +47,7 @@ struct Fleet {
   std::atomic<bool> stopping{false};  // long computations look at it
   std::atomic<bool> finished{false};  // the last update is done
   std::atomic<uint64_t> next_replica{0};
+  std::vector<TaskDigest> task_digests;   // with a hub: what workers elsewhere must have
   std::shared_ptr<RemoteHub> hub;         // where samplers of other processes come in; null: nowhere
   std::string join_here, join_elsewhere;  // HOST:PORT for samplers on this machine, and on others; empty without a hub
 
@@ -101,9 +103,12 @@ struct FinishedSession {
 /// A call into a task, which may block.
 struct EpisodeJob {
   enum class Call : uint8_t { score, begin, reply, drop } call = Call::score;
+  uint64_t training = 0;     // score, begin: TaskMix's number of the pick
+  uint64_t interaction = 0;  // begin, reply, drop: one number for each interaction that is begun
+  size_t turns = 0;          // replies of the episode so far
   std::shared_ptr<const envs::TaskMix::Pick> pick{};
   std::vector<envs::Reply> replies{};           // score: of all turns
-  std::shared_ptr<InteractionDriver> driver{};  // begin, reply, drop; nobody else uses it meanwhile
+  std::shared_ptr<InteractionDriver> driver{};  // begin, reply, drop in this process; nobody else uses it meanwhile
   std::vector<int32_t> prompt{}, drawn{};       // reply: what the sampler read, and what it drew after that
 };
 

@@ -5,17 +5,13 @@
 #include "envs/episode.h"
 
 namespace motley::actors {
-namespace {
 
-/// What an ending is called has to fit into the name of a metric.
-bool is_word(const std::string& text) {
+bool is_ending(const std::string& text) {
   constexpr size_t kLongest = 32;
   return !text.empty() && text.size() <= kLongest && std::all_of(text.begin(), text.end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
   });
 }
-
-}  // namespace
 
 InteractionDriver::InteractionDriver(const envs::TaskMix& tasks, std::shared_ptr<const envs::TaskMix::Pick> pick,
                                      const envs::Tokenizer& tokenizer, const envs::InteractionLimits& limits)
@@ -78,7 +74,7 @@ EpisodeStep InteractionDriver::score() {
   if (!over.outcome.failure.empty()) return fail(over.outcome.failure);
   if (const std::string wrong = envs::wrong_reward(over.outcome.reward, replies_); !wrong.empty())
     return fail("its reward is " + wrong);
-  if (!is_word(over.outcome.end))
+  if (!is_ending(over.outcome.end))
     return fail("it ended by \"" + over.outcome.end.substr(0, 40) + "\", which is no word of a-z, 0-9 and _");
   return over;
 }

@@ -13,6 +13,9 @@ struct EpisodeStep {
   envs::InteractionOutcome outcome{};     // when none is wanted; finite, or it says how it failed
 };
 
+/// Whether an ending may be called so: it has to fit into the name of a metric.
+bool is_ending(const std::string& text);
+
 /// All methods but drop() block as long as the task does; none throws. One thread at a time; threads may change.
 class InteractionDriver {
  public:

@@ -149,7 +149,7 @@ struct Over {  // the run is over; not finished: it may be resumed
 };
 
 struct OpenGate {
-  caf::actor plane, router, supervisor;
+  caf::actor plane, router, supervisor, environment;
 };
 struct Farewell {};
 struct TokenQuery {};  // of a proxy: what its peer attaches with
@@ -178,12 +178,19 @@ struct Credits {
   uint64_t episodes = 0;
 };
 struct Work {
-  uint64_t session = 0;
+  uint64_t session = 0, number = 0;  // number: of the call
 };
 struct Worked {
   uint64_t session = 0;
 };
-struct Probe {};
+struct Probe {  // of a call that hangs: comes back when it is over
+  uint64_t number = 0;
+};
+// Workers of other processes, by their proxies: proxy -> environment.
+struct AddWorker {
+  uint64_t slots = 0;  // calls at once
+};
+struct WorkerCloses {};  // it takes no more calls
 struct EpisodeDone {
   uint64_t session = 0;
 };
@@ -266,7 +273,7 @@ MOTLEY_MESSAGE(Welcome, m.refusal, m.replica, m.group, m.profile, m.kernels, m.p
                m.max_sequences, m.graphs, m.recompute_kv, m.token, m.session_port, m.fetch_port, m.announce_port,
                m.silence_ms, m.proxy)
 MOTLEY_MESSAGE(Over, m.finished)
-MOTLEY_MESSAGE(OpenGate, m.plane, m.router, m.supervisor)
+MOTLEY_MESSAGE(OpenGate, m.plane, m.router, m.supervisor, m.environment)
 MOTLEY_MESSAGE(Farewell)
 MOTLEY_MESSAGE(TokenQuery)
 MOTLEY_MESSAGE(PeerHello, m.route)
@@ -276,9 +283,11 @@ MOTLEY_MESSAGE(PeerLost, m.cause)
 MOTLEY_MESSAGE(StartIssuing, m.next_prompt, m.again)
 MOTLEY_MESSAGE(IssueBatch, m.first_prompt, m.prompts)
 MOTLEY_MESSAGE(Credits, m.episodes)
-MOTLEY_MESSAGE(Work, m.session)
+MOTLEY_MESSAGE(Work, m.session, m.number)
 MOTLEY_MESSAGE(Worked, m.session)
-MOTLEY_MESSAGE(Probe)
+MOTLEY_MESSAGE(Probe, m.number)
+MOTLEY_MESSAGE(AddWorker, m.slots)
+MOTLEY_MESSAGE(WorkerCloses)
 MOTLEY_MESSAGE(EpisodeDone, m.session)
 MOTLEY_MESSAGE(Evaluate, m.update, m.version)
 MOTLEY_MESSAGE(Evaluated, m.update, m.version)
@@ -348,6 +357,8 @@ CAF_ADD_TYPE_ID(motley, (motley::actors::Credits))
 CAF_ADD_TYPE_ID(motley, (motley::actors::Work))
 CAF_ADD_TYPE_ID(motley, (motley::actors::Worked))
 CAF_ADD_TYPE_ID(motley, (motley::actors::Probe))
+CAF_ADD_TYPE_ID(motley, (motley::actors::AddWorker))
+CAF_ADD_TYPE_ID(motley, (motley::actors::WorkerCloses))
 CAF_ADD_TYPE_ID(motley, (motley::actors::EpisodeDone))
 CAF_ADD_TYPE_ID(motley, (motley::actors::Evaluate))
 CAF_ADD_TYPE_ID(motley, (motley::actors::Evaluated))

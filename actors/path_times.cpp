@@ -72,7 +72,7 @@ class Path {
     self_->send(plane_, Publish{0, true}, std::make_shared<const Parameters>(start.parameters.clone(Device{})));
     if (fleet_->hub) {
       gate_ = self_->spawn(gate, fleet_);
-      self_->send(gate_, OpenGate{plane_, router_, me});
+      self_->send(gate_, OpenGate{plane_, router_, me, {}});
       const Address at{"127.0.0.1", publish_actor(system_, gate_, 0, "127.0.0.1", false)};
       joined_ = std::thread([this, at] {
         run_sampler(

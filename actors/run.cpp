@@ -167,6 +167,7 @@ RunSummary run_fleet(const RunRequest& request, RunObserver& observer, StopReque
   }
   fleet->hooks = hooks;
   fleet->hub = std::move(hub);
+  if (fleet->hub) fleet->task_digests = task_digests(*fleet->tasks, fleet->experiment.seed);
   // CAF waits without limit for an actor that hangs in user code (a reward): then the stage is left standing.
   const auto leave_standing = [](Stage* stage) {
     if (stage->conversation.ended()) delete stage;

@@ -46,7 +46,7 @@ caf::behavior worker(caf::event_based_actor* self, FleetPtr fleet) {
         return caf::make_message(Worked{message.session},
                                  EpisodeStepPtr(std::make_shared<EpisodeStep>(perform(*fleet->tasks, *job))));
       },
-      [](Probe) { return Probe{}; },
+      [](Probe probe) { return probe; },
   };
 }
 

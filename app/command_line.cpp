@@ -26,6 +26,7 @@ constexpr uint64_t kMaxSeed = 9000000000000000;  // as in the TOML
 struct CommandLine {
   RunArguments run;
   SamplerArguments sampler;
+  WorkerArguments worker;
   GenerateArguments generate;
   ScoreArguments score;
   EvalArguments eval;
@@ -61,12 +62,19 @@ void add_run(CLI::App& app, CommandLine& line) {
   command->add_option("--resume", a.resume, "run folder, or a checkpoint in one, to go on from");
   command->add_option("--stop-after", a.stop_after, "stop with a checkpoint after this update")
       ->check(CLI::Range(int64_t{1}, int64_t{1000000000}));
-  command->add_option("--listen", a.listen,
-                      "HOST:PORT where samplers of other processes join, and the three ports above; port 0: any");
+  command->add_option(
+      "--listen", a.listen,
+      "HOST:PORT where samplers and workers of other processes join, and the three ports above; port 0: any");
   command->add_option("--key", a.key, "the fleet's key file (motley keygen); needed beyond this machine");
   command->add_flag("--dry-run", a.dry_run, "print the resolved experiment and stop");
   command->add_flag("--json", a.json, "the closing table as JSON");
   command->callback([&line] { line.command = [&line] { return run_command(line.run); }; });
+}
+
+CLI::Option* add_patience(CLI::App* command, int64_t& patience) {
+  return command->add_option("--patience", patience, "seconds for which a run that is not there is tried for")
+      ->check(CLI::Range(0, 1000000))
+      ->capture_default_str();
 }
 
 void add_sampler(CLI::App& app, CommandLine& line) {
@@ -80,11 +88,22 @@ void add_sampler(CLI::App& app, CommandLine& line) {
   command->add_option("--threads", a.threads, "compute threads; 0: one per core")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
-  command->add_option("--patience", a.patience, "seconds for which a run that is not there is tried for")
-      ->check(CLI::Range(0, 1000000))
-      ->capture_default_str();
+  add_patience(command, a.patience);
   command->add_option("--instance", a.instance, "name by which a provisioner knows this process")->group("");
   command->callback([&line] { line.command = [&line] { return sampler_command(line.sampler); }; });
+}
+
+void add_worker(CLI::App& app, CommandLine& line) {
+  CLI::App* command =
+      app.add_subcommand("worker", "make a run's calls into its tasks here: rewards, and the steps of interactions");
+  WorkerArguments& a = line.worker;
+  command->add_option("--join", a.join, "HOST:PORT of the run's --listen")->required();
+  command->add_option("--slots", a.slots, "calls at once; 0: two per core, at least 4")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  command->add_option("--key", a.key, "the fleet's key file (motley keygen)");
+  add_patience(command, a.patience);
+  command->callback([&line] { line.command = [&line] { return worker_command(line.worker); }; });
 }
 
 void add_device(CLI::App* command, std::string& device, const char* text) {
@@ -375,6 +394,7 @@ int run_command_line(int argc, char** argv) {
     CommandLine line;
     add_run(app, line);
     add_sampler(app, line);
+    add_worker(app, line);
     add_generate(app, line);
     add_score(app, line);
     add_eval(app, line);

@@ -19,6 +19,10 @@ struct SamplerArguments {
   std::string join, group, device = "auto", key, model, instance;
   int64_t threads = 0, patience = 600;  // patience: seconds
 };
+struct WorkerArguments {
+  std::string join, key;
+  int64_t slots = 0, patience = 600;  // patience: seconds
+};
 struct GenerateArguments {
   std::string model, profile = "bf16", device = "cpu", prompt;
   int64_t max_tokens = 64, top_k = 0, count = 1;
@@ -87,6 +91,7 @@ struct SimulateArguments {
 
 int run_command(const RunArguments& arguments);
 int sampler_command(const SamplerArguments& arguments);
+int worker_command(const WorkerArguments& arguments);
 int generate_command(const GenerateArguments& arguments);
 int score_command(const ScoreArguments& arguments);
 int eval_command(const EvalArguments& arguments);

@@ -44,7 +44,7 @@ std::string admission_refusal(const Fleet& fleet, const Hello& hello) {
     return "it is motley " + printable(hello.version) + ", this run is motley " + version() +
            ": build both of one source";
   if (hello.role == "sampler") return sampler_refusal(fleet, hello);
-  if (hello.role == "worker") return "this run has its own workers";
+  if (hello.role == "worker") return {};
   if (hello.role == "learner") return "this run has its own learner";
   return "there is no role of that name: a sampler, a worker or a learner may join";
 }

@@ -1,6 +1,7 @@
 #include "actors/remote/gate.h"
 
 #include "actors/remote/admission.h"
+#include "actors/remote/remote_worker.h"
 #include "actors/system.h"
 #include "actors/version.h"
 #include "tensor/config_json.h"
@@ -26,6 +27,7 @@ caf::behavior Gate::start(FleetPtr fleet) {
         plane_ = open.plane;
         router_ = open.router;
         supervisor_ = open.supervisor;
+        environment_ = open.environment;
         const auto me = caf::actor_cast<caf::actor>(self_);
         fleet_->hub->sessions().set_hello([me](std::string route, std::string body) {
           caf::anon_send(me, PeerHello{std::move(route)}, std::make_shared<const std::string>(std::move(body)));
@@ -50,22 +52,27 @@ caf::behavior Gate::start(FleetPtr fleet) {
   };
 }
 
+Welcome Gate::welcome() const {
+  return {.session_port = fleet_->hub->sessions().port(),
+          .silence_ms = static_cast<uint64_t>(fleet_->experiment.run.lost_after) * 1000};
+}
+
 Welcome Gate::welcome(size_t g) const {
   const SamplerGroupOptions& group = fleet_->experiment.samplers[g];
   const kernels::NumericProfile profile = fleet_->experiment.group_profile(group);
-  return {.group = group.name,
-          .profile = group.profile == "trainer" ? fleet_->experiment.trainer.profile : group.profile,
-          .kernels = group.kernels,
-          .profile_text = kernels::describe(profile),
-          .model = config_to_json(fleet_->model),
-          .weights = weights_topic(*fleet_, g),
-          .max_sequences = static_cast<uint64_t>(group.max_sequences),
-          .graphs = group.graphs,
-          .recompute_kv = fleet_->experiment.kv_on_swap() == KvOnSwap::recompute,
-          .session_port = fleet_->hub->sessions().port(),
-          .fetch_port = fleet_->hub->fetch_port(),
-          .announce_port = fleet_->hub->announce_port(),
-          .silence_ms = static_cast<uint64_t>(fleet_->experiment.run.lost_after) * 1000};
+  Welcome answer = welcome();
+  answer.group = group.name;
+  answer.profile = group.profile == "trainer" ? fleet_->experiment.trainer.profile : group.profile;
+  answer.kernels = group.kernels;
+  answer.profile_text = kernels::describe(profile);
+  answer.model = config_to_json(fleet_->model);
+  answer.weights = weights_topic(*fleet_, g);
+  answer.max_sequences = static_cast<uint64_t>(group.max_sequences);
+  answer.graphs = group.graphs;
+  answer.recompute_kv = fleet_->experiment.kv_on_swap() == KvOnSwap::recompute;
+  answer.fetch_port = fleet_->hub->fetch_port();
+  answer.announce_port = fleet_->hub->announce_port();
+  return answer;
 }
 
 caf::result<Welcome> Gate::hello(const Hello& hello) {
@@ -76,17 +83,20 @@ caf::result<Welcome> Gate::hello(const Hello& hello) {
                 Note{printable(hello.name) + " may not join as a " + printable(hello.role) + ": " + reason});
     return Welcome{.refusal = reason};
   }
-  const size_t group = *group_of(*fleet_, hello);
-  Welcome answer = welcome(group);
-  answer.replica = fleet_->next_replica++;
-  const caf::actor proxy = add(answer, hello.name,
-                               {.replica = answer.replica,
-                                .group = group,
-                                .instance = hello.instance,
-                                .process = caf::actor_cast<caf::actor>(self_->current_sender())});
-  answer.proxy = proxy;
+  const auto process = caf::actor_cast<caf::actor>(self_->current_sender());
+  Welcome answer;
+  if (hello.role == "worker") {
+    answer = welcome();
+    answer.proxy = add_worker(hello, process);
+  } else {
+    const size_t group = *group_of(*fleet_, hello);
+    answer = welcome(group);
+    answer.replica = fleet_->next_replica++;
+    answer.proxy = add(answer, hello.name,
+                       {.replica = answer.replica, .group = group, .instance = hello.instance, .process = process});
+  }
   auto promise = self_->make_response_promise<Welcome>();
-  self_->request(proxy, kRequestLimit, TokenQuery{})
+  self_->request(answer.proxy, kRequestLimit, TokenQuery{})
       .then(
           [promise, answer](const std::string& token) mutable {
             answer.token = token;
@@ -100,10 +110,22 @@ caf::actor Gate::add(const Welcome& welcome, const std::string& peer_name, const
   const caf::actor proxy = self_->spawn(remote_sampler, fleet_, peer, plane_, router_);
   const std::string name =
       "sampler " + welcome.group + "/" + std::to_string(welcome.replica) + " (" + printable(peer_name) + ")";
-  members_[proxy.address()] = {welcome.replica, name, proxy, peer.process};
-  self_->monitor(proxy);
-  self_->send(supervisor_, Note{name + " joins"});
+  add({.name = name, .proxy = proxy, .process = peer.process, .replica = welcome.replica});
   return proxy;
+}
+
+caf::actor Gate::add_worker(const Hello& hello, const caf::actor& process) {
+  const std::string name = "worker " + std::to_string(next_worker_++) + " (" + printable(hello.name) + ")";
+  const caf::actor proxy = self_->spawn(remote_worker, fleet_, WorkerPeer{process, name}, environment_, supervisor_);
+  add({.name = name, .proxy = proxy, .process = process});
+  return proxy;
+}
+
+void Gate::add(Member member) {
+  self_->monitor(member.proxy);
+  self_->send(supervisor_, Note{member.name + " joins"});
+  const caf::actor_addr address = member.proxy.address();
+  members_[address] = std::move(member);
 }
 
 void Gate::peer_hello(const std::string& route, const std::string& body) {
@@ -158,10 +180,11 @@ void Gate::down(const caf::down_msg& message) {
   if (!closing_) {
     const bool left = message.reason == caf::exit_reason::normal;
     const std::string cause = left ? "it left" : cause_text(self_->system(), message.reason);
-    if (!left) self_->send(router_, ReplicaLost{gone.replica, cause});
-    self_->send(plane_, ReplicaLost{gone.replica, cause});
+    if (gone.replica && !left) self_->send(router_, ReplicaLost{*gone.replica, cause});
+    if (gone.replica) self_->send(plane_, ReplicaLost{*gone.replica, cause});
     self_->send(supervisor_, Note{gone.name + (left ? " left" : " was lost (" + cause + ")") +
-                                  "; its sessions go on elsewhere from their tokens"});
+                                  (gone.replica ? "; its sessions go on elsewhere from their tokens"
+                                                : "; its calls are made elsewhere, its interactions begin anew")});
   }
   quit_if_alone();
 }

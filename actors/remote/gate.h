@@ -14,14 +14,18 @@ class Gate {
 
  private:
   struct Member {
-    uint64_t replica = 0;
     std::string name;  // for messages
     caf::actor proxy, process;
+    std::optional<uint64_t> replica{};  // of a sampler
   };
   caf::result<Welcome> hello(const Hello& hello);
   /// Of an engine that speaks frames alone (docs/sampler-protocol.md).
   void peer_hello(const std::string& route, const std::string& body);
   caf::actor add(const Welcome& welcome, const std::string& name, const RemotePeer& peer);
+  caf::actor add_worker(const Hello& hello, const caf::actor& process);
+  void add(Member member);
+  /// Of anybody, and of a sampler of the group.
+  Welcome welcome() const;
   Welcome welcome(size_t group) const;
   void down(const caf::down_msg& message);
   Member* member(uint64_t replica);
@@ -31,8 +35,9 @@ class Gate {
 
   caf::event_based_actor* self_;
   FleetPtr fleet_;
-  caf::actor plane_, router_, supervisor_;     // null before the fleet is there
-  std::map<caf::actor_addr, Member> members_;  // by the proxy
+  caf::actor plane_, router_, supervisor_, environment_;  // null before the fleet is there
+  std::map<caf::actor_addr, Member> members_;             // by the proxy
+  uint64_t next_worker_ = 0;
   bool closing_ = false;
 };
 

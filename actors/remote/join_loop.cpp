@@ -116,7 +116,10 @@ class Joiner {
           },
           caf::others >> [](caf::message_view&) -> caf::result<caf::message> { return caf::sec::unexpected_message; },
           caf::after(kPoll) >> [] {});
-      if (ending) break;
+      if (ending) {
+        stay->broken();  // throws what has brought it about
+        break;
+      }
       // Its proxy ends when it has read the farewell; whoever went before would be taken for lost.
       if (stay->left() && !farewell) farewell = Clock::now();
       if (farewell && Clock::now() - *farewell > kFarewellLimit) ending = {Ending::Kind::left, {}};

@@ -41,12 +41,18 @@ Membership::Membership(zmq::context_t& context, const MembershipOptions& options
 }
 
 Membership::~Membership() {
+  {
+    const std::lock_guard lock(taking_);
+    ended_ = true;
+  }
   weights_.reset();   // brings no more weights
   replica_.reset();   // says no more
   sessions_.reset();  // sends what is left
 }
 
 void Membership::take(FrameKind kind, const std::string& body) {
+  const std::lock_guard taking(taking_);
+  if (ended_) return;
   switch (kind) {
     case FrameKind::attached:
       return;

@@ -40,6 +40,8 @@ class Membership final : public Stay {
   void take(FrameKind kind, const std::string& body);
   void breaks(const std::string& cause);
 
+  std::mutex taking_;   // a frame
+  bool ended_ = false;  // no frame is taken any more
   mutable std::mutex mutex_;
   std::optional<std::string> broken_;
   bool left_ = false, retired_ = false, served_ = false;

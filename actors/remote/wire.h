@@ -32,6 +32,10 @@ enum class FrameKind : uint8_t {
   note = 6,        // text, for the run's log
   leaving = 7,     // it has reported everything and goes
   hello = 8,       // protocol, name, group: the first frame of an engine that speaks frames alone
+  // of a worker (actors/remote/work_wire.h), which also attaches, pings, notes and leaves
+  ready = 9,     // slots, tasks: it has the run's tasks
+  worked = 10,   // number, and what the call came to
+  closing = 11,  // it takes no more work
   // of the run
   attached = 16,
   pong = 17,
@@ -41,6 +45,8 @@ enum class FrameKind : uint8_t {
   refused = 21,    // text: why nothing more will be heard
   welcome = 22,    // of a hello: what it is in this run
   setting = 23,    // of the run, to a worker or a learner: the first (actors/remote/setting.h)
+  unfit = 24,      // text: why it may not join, whatever it tries again
+  work = 25,       // number, and the call into a task
 };
 
 struct Frame {

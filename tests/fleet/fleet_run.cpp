@@ -62,6 +62,13 @@ std::vector<std::string> sampler_words(const Joining& joining) {
   return motley(words);
 }
 
+uint16_t listening_port(Program& run, Seconds limit) {
+  const std::string before = "127.0.0.1:";
+  run.wait_for_log(before, limit);
+  const std::string log = run.log();
+  return static_cast<uint16_t>(std::atoi(log.c_str() + log.find(before) + before.size()));
+}
+
 int64_t updates_of(const std::string& log) {
   const std::string start = "\nupdate ";
   const size_t at = log.rfind(start);

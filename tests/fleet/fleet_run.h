@@ -51,6 +51,9 @@ class Site {
   const std::string address_;
 };
 
+/// The port of this machine that a run says it listens on.
+uint16_t listening_port(Program& run, Seconds limit);
+
 /// The number of the last update that a run's log names; 0 for none.
 int64_t updates_of(const std::string& log);
 

@@ -8,14 +8,6 @@ namespace {
 
 constexpr Seconds kSoon{30};
 
-/// The port that a run says it listens on.
-uint16_t port_of(Program& run) {
-  const std::string before = "127.0.0.1:";
-  run.wait_for_log(before, kSoon);
-  const std::string log = run.log();
-  return static_cast<uint16_t>(std::atoi(log.c_str() + log.find(before) + before.size()));
-}
-
 }  // namespace
 
 TEST_CASE("two runs at once have ports of their own; what joined one that is killed ends by itself") {
@@ -23,7 +15,7 @@ TEST_CASE("two runs at once have ports of their own; what joined one that is kil
   folder.write("x.toml", small_experiment());
   const auto words = motley({"run", "x.toml", "--listen", "127.0.0.1:0"});
   Program one(folder, "one", words), other(folder, "other", words);
-  const uint16_t port = port_of(one), other_port = port_of(other);
+  const uint16_t port = listening_port(one, kSoon), other_port = listening_port(other, kSoon);
   CHECK(port != 0);
   CHECK(port != other_port);
   const auto sampler = [&](const char* name, uint16_t at) {
@@ -47,7 +39,7 @@ TEST_CASE("a port that is taken is refused before anything is made") {
   const TemporaryFolder folder;
   folder.write("x.toml", small_experiment());
   Program one(folder, "one", motley({"run", "x.toml", "--listen", "127.0.0.1:0"}));
-  const std::string address = "127.0.0.1:" + std::to_string(port_of(one));
+  const std::string address = "127.0.0.1:" + std::to_string(listening_port(one, kSoon));
   Program second(folder, "second", motley({"run", "x.toml", "--listen", address}));
   CHECK(second.wait(kSoon) == 2);
   CHECK(second.log().find(address) != std::string::npos);

@@ -8,6 +8,7 @@
 
 #include "actors/remote/setting.h"
 #include "actors/remote/wire.h"
+#include "actors/remote/work_wire.h"
 #include "actors/trajectory_file.h"
 #include "actors/weights/manifest.h"
 #include "actors/weights/wire.h"
@@ -194,6 +195,15 @@ Seeds session_frame_seeds() {
   report.counts = {1, 2, 3, 4, 5, 6, 7, 8};
   report.outputs = {{.id = 12, .records = sample().records, .finish = FinishReason::stop},
                     {.id = 13, .records = {}, .finish = FinishReason::failed, .error = "no room"}};
+  EpisodeJob job{.call = EpisodeJob::Call::reply, .training = 3, .interaction = 7, .turns = 1};
+  job.replies = {{"12", true}};
+  job.prompt = {1, 2, 99};
+  job.drawn = {5};
+  EpisodeStep step;
+  step.outcome.reward.value = 0.5;
+  step.outcome.reward.parts = {{"correct", 1.0}, {"format", -0.0}};
+  step.outcome.reward.turns = {0.5};
+  step.outcome.end = "submitted";
   const auto body = [](FrameKind kind, const std::string& bytes) { return static_cast<char>(kind) + bytes; };
   return {{"frame", std::string(1, '\0') + make_frame(FrameKind::note, 3, text_body("hello"))},
           {"requests", body(FrameKind::decode, requests_body({request}))},
@@ -201,6 +211,9 @@ Seeds session_frame_seeds() {
           {"calibrated", body(FrameKind::calibrated, calibrated_body({300, 70000}))},
           {"live", body(FrameKind::live, live_body({3, 17}))},
           {"text", body(FrameKind::note, text_body("hello"))},
+          {"ready", body(FrameKind::ready, ready_body({4, {{"arithmetic", 17}}}))},
+          {"work", body(FrameKind::work, work_body(9, job))},
+          {"worked", body(FrameKind::worked, worked_body(9, step))},
           {"setting", body(FrameKind::setting, setting_body({.experiment = "name = \"x\"",
                                                              .model = tiny_config(),
                                                              .tokenizer = envs::Tokenizer({"1", "+"})}))}};

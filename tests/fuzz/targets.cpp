@@ -5,6 +5,7 @@
 #include "actors/external/environment.h"
 #include "actors/remote/setting.h"
 #include "actors/remote/wire.h"
+#include "actors/remote/work_wire.h"
 #include "actors/security/addresses.h"
 #include "actors/security/keys.h"
 #include "actors/trajectory_file.h"
@@ -189,6 +190,24 @@ bool session_frame(std::string_view bytes) {
       case FrameKind::note:
         parse_text(rest);
         break;
+      case FrameKind::ready: {
+        const std::string body = ready_body(parse_ready(rest));
+        require(ready_body(parse_ready(body)) == body, "a worker's first word does not come back");
+        break;
+      }
+      case FrameKind::work: {
+        const auto [number, job] = parse_work(rest, 100);
+        const std::string body = work_body(number, job);
+        require(work_body(number, parse_work(body, 100).second) == body, "a call does not come back");
+        break;
+      }
+      case FrameKind::worked: {
+        const auto [number, step] = parse_worked(rest);
+        wrong_step(step, {.vocabulary = 100, .positions = 64, .context = 3, .replies = 1});
+        const std::string body = worked_body(number, step);
+        require(worked_body(number, parse_worked(body).second) == body, "what a call came to does not come back");
+        break;
+      }
       case FrameKind::setting: {
         const std::string body = setting_body(parse_setting(rest));
         require(setting_body(parse_setting(body)) == body, "a setting does not come back");
