@@ -35,7 +35,7 @@ std::string why_not_bound(const Address& address) {
 }
 
 constexpr uint64_t kOpenFiles = 8192;  // with room for strangers until they are put out
-constexpr std::chrono::milliseconds kLook{500};
+constexpr std::chrono::milliseconds kDoorLook{500};
 constexpr std::chrono::seconds kHeartbeat{2};
 
 void keep_door(const std::stop_token& stop, Doorkeeper& doorkeeper) {
@@ -43,7 +43,7 @@ void keep_door(const std::stop_token& stop, Doorkeeper& doorkeeper) {
   std::condition_variable_any ended;
   for (std::unique_lock lock(mutex); !stop.stop_requested();) {
     doorkeeper.look(Doorkeeper::Clock::now());
-    ended.wait_for(lock, stop, kLook, [] { return false; });
+    ended.wait_for(lock, stop, kDoorLook, [] { return false; });
   }
 }
 

@@ -15,7 +15,7 @@
 namespace motley::app {
 namespace {
 
-constexpr int64_t kSlots = 64;
+constexpr int64_t kEvaluationSlots = 64;
 
 actors::EvaluationRequest request_of(const EvalArguments& arguments) {
   const int64_t largest = *std::max_element(arguments.k.begin(), arguments.k.end());
@@ -103,7 +103,7 @@ int eval_command(const EvalArguments& arguments) {
   const Policy policy = open_policy(arguments.checkpoint, arguments.profile, device);
   require_symbols(tasks, policy.need_tokenizer(), "task", arguments.task);
   for (const envs::TaskMix::Entry& entry : tasks.entries()) entry.task->require();
-  const auto results = actors::evaluate(policy.weights, tasks, policy.need_tokenizer(), request, kSlots);
+  const auto results = actors::evaluate(policy.weights, tasks, policy.need_tokenizer(), request, kEvaluationSlots);
   for (const actors::EvaluationResult& result : results)
     if (result.samples == 0)
       throw std::runtime_error(fmt::format("every one of {} samples failed: {}", result.failed, result.first_failure));

@@ -8,7 +8,6 @@ namespace motley::app {
 namespace {
 
 using P = simulation::FleetPlan;
-constexpr double kMany = 1e9;
 
 template <class Ref>
 FleetField key(std::string section, std::string name, Ref ref, std::string help) {

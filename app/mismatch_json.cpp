@@ -17,7 +17,7 @@ json to_json(const Interval& i) {
   return {{"value", number(1000 * i.value)}, {"low", number(1000 * i.low)}, {"high", number(1000 * i.high)}};
 }
 
-json to_json(const Spread& s) {
+json to_json(const algos::mismatch::Spread& s) {
   return {{"mean", number(s.mean)},   {"deviation", number(s.deviation)},
           {"least", number(s.least)}, {"largest", number(s.largest)},
           {"q01", number(s.q01)},     {"q05", number(s.q05)},

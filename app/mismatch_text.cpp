@@ -12,16 +12,17 @@ namespace {
 
 using namespace algos::mismatch;
 
-std::string number(double value) { return std::isfinite(value) ? fmt::format("{:.3g}", value) : "-"; }
+std::string shown_number(double value) { return std::isfinite(value) ? fmt::format("{:.3g}", value) : "-"; }
 std::string percent(double share) { return std::isfinite(share) ? fmt::format("{:.1f} %", 100 * share) : "-"; }
 std::string share_of(double part, double whole) { return whole > 0.0 ? percent(part / whole) : "-"; }
 /// "1.02 [0.9, 1.1]", per 1,000 tokens.
 std::string interval(const Interval& i) {
-  return fmt::format("{} [{}, {}]", number(1000 * i.value), number(1000 * i.low), number(1000 * i.high));
+  return fmt::format("{} [{}, {}]", shown_number(1000 * i.value), shown_number(1000 * i.low),
+                     shown_number(1000 * i.high));
 }
 
 std::string line(const std::string& what, const Estimate& e) {
-  return fmt::format("{:<46}{:>11}  +- {}\n", what, number(e.value), number(e.error));
+  return fmt::format("{:<46}{:>11}  +- {}\n", what, shown_number(e.value), shown_number(e.error));
 }
 std::string line(const std::string& what, const std::string& value) {
   return fmt::format("{:<46}{:>11}\n", what, value);
@@ -37,12 +38,12 @@ std::string summary_table(const Summary& s) {
   text += line("total variation per token", s.variation);
   text += line("same most probable token", percent(s.same_top1));
   text += line("ratio p/q of drawn tokens outside [0.2, 5]", percent(s.outside));
-  text += line("largest ratio p/q", number(s.largest_ratio));
-  const Spread& d = s.difference;
+  text += line("largest ratio p/q", shown_number(s.largest_ratio));
+  const algos::mismatch::Spread& d = s.difference;
   text +=
       fmt::format("p - q of drawn tokens: mean {}, deviation {}, least {}, 1 % {}, median {}, 99 % {}, largest {}\n",
-                  number(d.mean), number(d.deviation), number(d.least), number(d.q01), number(d.q50), number(d.q99),
-                  number(d.largest));
+                  shown_number(d.mean), shown_number(d.deviation), shown_number(d.least), shown_number(d.q01),
+                  shown_number(d.q50), shown_number(d.q99), shown_number(d.largest));
   text += fmt::format("log q - log p, summed over a response: {} nats per 1,000 tokens\n", interval(s.running));
   text += fmt::format("change per 1,000 positions: of log q - log p {}, of KL(q||p) {}\n", interval(s.gap_by_position),
                       interval(s.kl_by_position));
@@ -61,8 +62,8 @@ std::string bins_table(const std::string& head, const std::vector<Bin>& bins, bo
     const std::string range = one             ? fmt::format("{:g}", bin.low)
                               : whole_numbers ? fmt::format("{:g}-{:g}", bin.low, bin.high - 1)
                                               : fmt::format("{:g}-{:g}", bin.low, bin.high);
-    text += fmt::format("{:<18}{:>9}{:>11}{:>12}{:>11}{:>10}\n", range, with_commas(bin.tokens), number(bin.kl),
-                        number(bin.gap), number(bin.entropy), percent(bin.share));
+    text += fmt::format("{:<18}{:>9}{:>11}{:>12}{:>11}{:>10}\n", range, with_commas(bin.tokens), shown_number(bin.kl),
+                        shown_number(bin.gap), shown_number(bin.entropy), percent(bin.share));
   }
   return text;
 }
@@ -71,16 +72,16 @@ std::string attribution_table(const std::string& head, const Attribution& a) {
   std::string text = fmt::format("{:<18}{:>11}{:>10}{:>13}{:>11}{:>10}\n", head, "KL alone", "of whole", "cumulative",
                                  "added", "of whole");
   for (const Contribution& unit : a.units) {
-    text += unit.differs ? fmt::format("{:<18}{:>11}{:>10}{:>13}{:>11}{:>10}\n", unit.name, number(unit.alone),
-                                       share_of(unit.alone, a.whole), number(unit.cumulative), number(unit.added),
-                                       share_of(unit.added, a.whole))
+    text += unit.differs ? fmt::format("{:<18}{:>11}{:>10}{:>13}{:>11}{:>10}\n", unit.name, shown_number(unit.alone),
+                                       share_of(unit.alone, a.whole), shown_number(unit.cumulative),
+                                       shown_number(unit.added), share_of(unit.added, a.whole))
                          : fmt::format("{:<18}{:>21}\n", unit.name, "same in both");
   }
-  text += fmt::format("{:<18}{:>11}{:>10}\n", "sum", number(a.alone_sum), share_of(a.alone_sum, a.whole));
-  text +=
-      fmt::format("{:<18}{:>11}{:>10}\n", "interaction", number(a.interaction()), share_of(a.interaction(), a.whole));
-  return text + fmt::format("{:<18}{:>11}{:>10}{:>13}\n", "whole", number(a.whole), share_of(a.whole, a.whole),
-                            number(a.whole));
+  text += fmt::format("{:<18}{:>11}{:>10}\n", "sum", shown_number(a.alone_sum), share_of(a.alone_sum, a.whole));
+  text += fmt::format("{:<18}{:>11}{:>10}\n", "interaction", shown_number(a.interaction()),
+                      share_of(a.interaction(), a.whole));
+  return text + fmt::format("{:<18}{:>11}{:>10}{:>13}\n", "whole", shown_number(a.whole), share_of(a.whole, a.whole),
+                            shown_number(a.whole));
 }
 
 /// KL alone by operation and layer; rows and columns of operations that do not differ are left out.
@@ -93,7 +94,7 @@ std::string pairs_table(const Attribution& by_operation, const std::vector<std::
   for (size_t i = 0; i < pairs.size(); ++i) {
     if (!by_operation.units[i].differs) continue;
     text += fmt::format("{:<18}", by_operation.units[i].name);
-    for (const double value : pairs[i]) text += fmt::format("{:>10}", value == 0.0 ? "" : number(value));
+    for (const double value : pairs[i]) text += fmt::format("{:>10}", value == 0.0 ? "" : shown_number(value));
     text += '\n';
   }
   return text;
@@ -123,9 +124,9 @@ std::string comparison(const std::vector<Measurement>& measurements) {
                   "per response", "same top-1", "p-q deviates", "first/this", "log q - log p per 1,000 tokens");
   for (const Measurement& m : measurements) {
     const Summary& s = m.summary;
-    text += fmt::format("{:<28}{:>11}{:>13}{:>12}{:>13}{:>11}  {}\n", m.sampler.name, number(s.kl_qp.value),
-                        number(s.sequence_kl.value), percent(s.same_top1), number(s.difference.deviation),
-                        s.kl_qp.value > 0.0 ? number(first / s.kl_qp.value) : "-", interval(s.running));
+    text += fmt::format("{:<28}{:>11}{:>13}{:>12}{:>13}{:>11}  {}\n", m.sampler.name, shown_number(s.kl_qp.value),
+                        shown_number(s.sequence_kl.value), percent(s.same_top1), shown_number(s.difference.deviation),
+                        s.kl_qp.value > 0.0 ? shown_number(first / s.kl_qp.value) : "-", interval(s.running));
   }
   return text;
 }
@@ -155,7 +156,7 @@ std::string attributions_side_by_side(const std::vector<Measurement>& measuremen
       "interaction",
       [](const Measurement& m) { return share_of(m.by_operation->interaction(), m.by_operation->whole); }, nothing);
   row(
-      "whole, KL(q||p)", [](const Measurement& m) { return number(m.by_operation->whole); }, nothing);
+      "whole, KL(q||p)", [](const Measurement& m) { return shown_number(m.by_operation->whole); }, nothing);
   return text;
 }
 
@@ -173,7 +174,7 @@ std::string peakedness_side_by_side(const std::vector<Measurement>& measurements
       const std::vector<Bin>& bins = m.summary.by_top1;
       const auto bin = std::find_if(bins.begin(), bins.end(), [from = low](const Bin& b) { return b.low == from; });
       text += bin == bins.end() ? fmt::format("{:>20}", "-")
-                                : fmt::format("{:>11}{:>9}", number(bin->kl), percent(bin->share));
+                                : fmt::format("{:>11}{:>9}", shown_number(bin->kl), percent(bin->share));
     }
     text += '\n';
   }

@@ -11,6 +11,8 @@
 
 namespace motley::app {
 
+inline constexpr double kMany = 1e9;  // the bound of what has no bound of its own
+
 template <class T>
 struct KindOf;
 template <>

@@ -14,7 +14,6 @@ namespace motley::app {
 namespace {
 
 using E = Experiment;
-constexpr double kMany = 1e9;
 
 auto fixed(std::vector<std::string> names) {
   return [names = std::move(names)] { return names; };

@@ -5,7 +5,6 @@ namespace motley::app {
 namespace {
 
 using E = Experiment;
-constexpr double kMany = 1e9;
 
 }  // namespace
 

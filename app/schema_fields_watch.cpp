@@ -5,7 +5,6 @@ namespace motley::app {
 namespace {
 
 using E = Experiment;
-constexpr double kMany = 1e9;
 
 Field action(const char* name, std::string actors::WatchOptions::*which) {
   return field(

@@ -50,9 +50,9 @@ int64_t block_rows(const NormedLinears& layer) {
 
 /// Adds what the results' gradients dys (undefined: none came) say about x, the gain and the weights. The last result
 /// comes first, as if each had its own node.
-class Backward {
+class NormedLinearsBackward {
  public:
-  Backward(const Tensor& x, const NormedLinears& layer, const Tensor& rstd, const std::vector<Tensor>& dys)
+  NormedLinearsBackward(const Tensor& x, const NormedLinears& layer, const Tensor& rstd, const std::vector<Tensor>& dys)
       : x_(x),
         layer_(layer),
         rstd_(rstd),
@@ -116,7 +116,9 @@ class Backward {
 void propagate(const Tensor& x, const NormedLinears& layer, const Tensor& rstd, const std::vector<Tensor>& dys) {
   const Tensor before = x.growing_grad();
   Tensor dx = before.defined() ? before : Tensor::empty(x.shape(), x.dtype());
-  const auto run = [&](const Tensor& dgain) { Backward(x, layer, rstd, dys).run(dx, !before.defined(), dgain); };
+  const auto run = [&](const Tensor& dgain) {
+    NormedLinearsBackward(x, layer, rstd, dys).run(dx, !before.defined(), dgain);
+  };
   if (layer.gain.requires_grad())
     ops::accumulate(layer.gain, run);
   else

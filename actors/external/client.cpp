@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kPause{50};  // before a lost connection is made again
 // A connection that brings more at once is closed by ZeroMQ; what is above kMostMessageBytes is refused with a reason.
-constexpr int64_t kMostFrameBytes = 16 << 20;
+constexpr int64_t kMostReplyBytes = 16 << 20;
 constexpr const char* kNoZeroMq = "what listens there does not speak ZeroMQ";
 constexpr size_t kMostShown = 300;  // bytes of a text in a message
 constexpr int kMostUnread = 64;     // answers that ZeroMQ holds before it stops reading
@@ -45,7 +45,7 @@ class ExternalClient::Connection {
     dealer.set(zmq::sockopt::linger, 0);
     dealer.set(zmq::sockopt::sndhwm, 0);
     dealer.set(zmq::sockopt::rcvhwm, kMostUnread);
-    dealer.set(zmq::sockopt::maxmsgsize, kMostFrameBytes);
+    dealer.set(zmq::sockopt::maxmsgsize, kMostReplyBytes);
     const std::string place = fmt::format("inproc://external-{}", ++count);
     if (zmq_socket_monitor(dealer.handle(), place.c_str(), ZMQ_EVENT_ALL) != 0) throw zmq::error_t();
     monitor.connect(place);

@@ -8,7 +8,7 @@ namespace motley::actors {
 namespace {
 
 constexpr std::chrono::seconds kGrace{5};  // for an instance to leave its sessions to others
-constexpr std::chrono::milliseconds kLook{20};
+constexpr std::chrono::milliseconds kExitLook{20};
 
 }  // namespace
 
@@ -73,7 +73,7 @@ std::vector<std::string> ProcessProvisioner::stop_all(const std::vector<std::str
   };
   while (going()) {
     tend();
-    std::this_thread::sleep_for(kLook);
+    std::this_thread::sleep_for(kExitLook);
   }
   return {};
 }

@@ -6,7 +6,7 @@ namespace motley::actors {
 namespace {
 
 constexpr std::chrono::milliseconds kTend{250};
-constexpr std::chrono::seconds kFarewell{40};  // below kShutdownLimit
+constexpr std::chrono::seconds kStopLimit{40};  // below kShutdownLimit
 
 }  // namespace
 
@@ -75,7 +75,7 @@ InstanceList ProvisionerActor::list() {
 void ProvisionerActor::stop_all() {
   std::vector<std::string> names;
   for (const uint64_t number : running_) names.push_back(instance_name(number));
-  for (const std::string& failure : provisioner_->stop_all(names, std::chrono::steady_clock::now() + kFarewell))
+  for (const std::string& failure : provisioner_->stop_all(names, std::chrono::steady_clock::now() + kStopLimit))
     self_->send(notes_, Note{"autoscaler: this may still run and cost: " + failure});
 }
 

@@ -5,7 +5,7 @@
 namespace motley::actors {
 namespace {
 
-constexpr std::chrono::milliseconds kPoll{200};
+constexpr std::chrono::milliseconds kClientPoll{200};
 constexpr int kPings = 5;  // within a time of silence
 
 }  // namespace
@@ -36,7 +36,7 @@ void SessionClient::serve() {
   while (!done_) {
     zmq::pollitem_t items[] = {{socket_.handle(), 0, ZMQ_POLLIN, 0}, {nullptr, posted_.descriptor(), ZMQ_POLLIN, 0}};
     try {
-      zmq::poll(items, 2, kPoll);
+      zmq::poll(items, 2, kClientPoll);
     } catch (const zmq::error_t& error) {
       if (error.num() != EINTR) throw;
     }

@@ -9,7 +9,7 @@
 namespace motley::actors {
 namespace {
 
-constexpr std::chrono::milliseconds kPoll{200};
+constexpr std::chrono::milliseconds kServerPoll{200};
 constexpr int kMostAtOnce = 256;  // frames between two looks at what was posted
 
 std::string new_token() {
@@ -115,7 +115,7 @@ void SessionServer::serve() {
   while (!done_) {
     zmq::pollitem_t items[] = {{socket_.handle(), 0, ZMQ_POLLIN, 0}, {nullptr, posted_.descriptor(), ZMQ_POLLIN, 0}};
     try {
-      zmq::poll(items, 2, kPoll);
+      zmq::poll(items, 2, kServerPoll);
     } catch (const zmq::error_t& error) {
       if (error.num() == EINTR) continue;
       throw;

@@ -14,8 +14,8 @@ namespace {
 
 using Seconds = std::chrono::duration<double>;
 
-constexpr int kMostAtOnce = 64;  // messages between two looks at the clock
-constexpr int kLinger = 200;     // milliseconds that the last message of a fetch has to leave
+constexpr int kMessagesPerLook = 64;  // messages between two looks at the clock
+constexpr int kLinger = 200;          // milliseconds that the last message of a fetch has to leave
 
 }  // namespace
 
@@ -143,7 +143,7 @@ void WeightClient::send(WeightRequest request) {
 }
 
 void WeightClient::receive() {
-  for (int i = 0; i < kMostAtOnce && dealer_; ++i) {
+  for (int i = 0; i < kMessagesPerLook && dealer_; ++i) {
     zmq::message_t header, bytes;
     if (!dealer_->recv(header, zmq::recv_flags::dontwait)) return;
     if (!header.more()) throw WeightWireError("an answer without its bytes");

@@ -13,7 +13,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kBetweenAnnouncements{50};  // however many subscribe at once
-constexpr int kMostAtOnce = 64;                    // messages of one socket before the other one is looked at
+constexpr int kMessagesAtOnce = 64;                // messages of one socket before the other one is looked at
 constexpr size_t kMostTopics = 256;                // that subscribers are counted of
 constexpr size_t kMostWaiting = 1 << 14;           // requests whose chunks are being encoded
 constexpr double kMostSeconds = 1e6;               // that a receiver may say it took
@@ -151,7 +151,7 @@ void WeightServer::take_offers() {
 }
 
 void WeightServer::read_subscriptions() {
-  for (int i = 0; i < kMostAtOnce; ++i) {
+  for (int i = 0; i < kMessagesAtOnce; ++i) {
     const std::vector<zmq::message_t> frames = next_message(publisher_, 2);
     if (frames.empty()) return;
     const std::string_view bytes = frames[0].to_string_view();
@@ -174,7 +174,7 @@ void WeightServer::read_subscriptions() {
 }
 
 void WeightServer::read_requests() {
-  for (int i = 0; i < kMostAtOnce; ++i) {
+  for (int i = 0; i < kMessagesAtOnce; ++i) {
     const std::vector<zmq::message_t> frames = next_message(router_, 3);
     if (frames.empty()) return;
     try {

@@ -17,13 +17,13 @@ TEST_CASE("pass@k is unbiased: four samples of which two are right give 5/6 at k
   CHECK(pass_at_k(7, 2, 3) == Approx(1.0 - 10.0 / 35.0).epsilon(1e-14));
 }
 
-struct Setup {
+struct EvaluationSetup {
   Experiment experiment = tiny_experiment(false);
   std::shared_ptr<const SamplerWeights> weights;
   std::shared_ptr<const envs::TaskMix> tasks;
   envs::Tokenizer tokenizer;
 
-  explicit Setup(TestTask::RewardFunction reward, int64_t max_positions = 64, size_t questions = 1) {
+  explicit EvaluationSetup(TestTask::RewardFunction reward, int64_t max_positions = 64, size_t questions = 1) {
     std::vector<envs::TaskMix::Entry> entries;
     entries.push_back({"test", std::make_unique<TestTask>(std::move(reward), questions), 1.0});
     tasks = std::make_shared<const envs::TaskMix>(std::move(entries), 1);
@@ -52,7 +52,7 @@ TEST_CASE("an episode of several questions goes on after every reply that ended,
   request.samples = 1;
   request.k = {1};
   request.max_tokens = 6;
-  const Setup one(always_right), three(always_right, 64, 3), no_room(always_right, 5, 3);
+  const EvaluationSetup one(always_right), three(always_right, 64, 3), no_room(always_right, 5, 3);
   one.run(request, 64);
   const std::vector<std::string> first = scored;
   REQUIRE(first.size() == 40);
@@ -79,7 +79,7 @@ TEST_CASE("an episode of several questions goes on after every reply that ended,
 }
 
 TEST_CASE("an evaluation depends on its seed, not on the slots") {
-  const Setup setup([](std::string_view reply) {
+  const EvaluationSetup setup([](std::string_view reply) {
     return envs::Reward{reply.starts_with("2") ? 1.0 : 0.0, {}, reply.empty()};
   });
   EvaluationRequest request;
@@ -99,7 +99,7 @@ TEST_CASE("an evaluation depends on its seed, not on the slots") {
 
 TEST_CASE("a failed score is counted, and is not a wrong answer") {
   int calls = 0;
-  const Setup setup([&](std::string_view) -> envs::Reward {
+  const EvaluationSetup setup([&](std::string_view) -> envs::Reward {
     if (++calls % 2 == 0) throw std::runtime_error("no score");
     return {1.0, {}, false};
   });
@@ -124,9 +124,9 @@ TEST_CASE("an evaluation stops when asked, and a prompt that is too long fails a
   const auto right = [](std::string_view) { return envs::Reward{1.0, {}, false}; };
   EvaluationRequest request;
   request.prompts = 2;
-  const Setup setup(right);
+  const EvaluationSetup setup(right);
   CHECK(evaluate(setup.weights, *setup.tasks, setup.tokenizer, request, 4, [] { return true; }).empty());
-  const EvaluationResult result = Setup(right, 1).run(request, 4);
+  const EvaluationResult result = EvaluationSetup(right, 1).run(request, 4);
   CHECK(result.failed == 8);
   CHECK(result.samples == 0);
 }

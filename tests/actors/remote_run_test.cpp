@@ -23,10 +23,12 @@ void check_ids_are_unique(const std::filesystem::path& folder, int64_t updates) 
 }  // namespace
 
 TEST_CASE("a run without samplers of its own trains on those that join, and ends them") {
-  Running run(remote_experiment(3));
-  Joined first({.address = run.address, .group = "one"}), second({.address = run.address});
+  constexpr int64_t kUpdates = 100;  // long enough for the slower of the two to come
+  Running run(remote_experiment(kUpdates));
+  Joined first({.address = run.address, .group = "one", .patience = std::chrono::seconds(60)}),
+      second({.address = run.address, .patience = std::chrono::seconds(60)});
   const RunSummary summary = run.result.get();
-  CHECK(summary.updates == 3);
+  CHECK(summary.updates == kUpdates);
   CHECK(first.end.get() == JoinEnd::run_over);
   CHECK(second.end.get() == JoinEnd::run_over);
   CHECK(run.seen.count("joins") == 2);
@@ -34,7 +36,7 @@ TEST_CASE("a run without samplers of its own trains on those that join, and ends
     if (!row.contains("kl/sampler_trainer")) continue;
     CHECK(row.at("samples/failed") == 0.0);
   }
-  check_ids_are_unique(run.folder.path(), 3);
+  check_ids_are_unique(run.folder.path(), kUpdates);
 }
 
 TEST_CASE("a sampler that leaves hands its sessions over: nothing fails, nothing is lost") {

@@ -13,7 +13,7 @@ namespace {
 
 /// Little of everything: a warm start, two groups, candidate sets, a reference policy, an evaluation. Answers are
 /// wrong, so that the gradient is that of the entropy and of the KL term.
-const std::string kTiny = R"(name = "tiny"
+const std::string kTinyOnDevice = R"(name = "tiny"
 [run]
 updates = 2
 async = false
@@ -63,8 +63,8 @@ const std::vector<std::string> kEmulated{"trainer.device=emulated", "samplers.0.
 
 TEST_CASE("a run on the emulated device ends, with the metrics and the weights of the CPU's") {
   const TemporaryFolder here, there;
-  here.write("x.toml", kTiny);
-  there.write("x.toml", kTiny);
+  here.write("x.toml", kTinyOnDevice);
+  there.write("x.toml", kTinyOnDevice);
   const Ended cpu = run_binary(here, run_arguments("x.toml", {}));
   const Ended emulated = run_binary(there, run_arguments("x.toml", kEmulated));
   CAPTURE(cpu.err, emulated.err);
@@ -83,8 +83,9 @@ TEST_CASE("a run on the emulated device ends, with the metrics and the weights o
 
 TEST_CASE("a run of accelerators' profiles on the emulated device ends, near the CPU's log-probabilities") {
   const TemporaryFolder folder;
-  folder.write("x.toml",
-               kTiny + "profiles = [\"bf16\", \"h200-bf16\"]\n[[samplers]]\nname = \"a100\"\nmax_sequences = 2\n");
+  folder.write(
+      "x.toml",
+      kTinyOnDevice + "profiles = [\"bf16\", \"h200-bf16\"]\n[[samplers]]\nname = \"a100\"\nmax_sequences = 2\n");
   std::vector<std::string> sets = kEmulated;
   sets.insert(sets.end(), {"samplers.0.profile=h100-fp8", "samplers.1.profile=b200-nvfp4",
                            "samplers.2.profile=h100-fp8-accumulate14", "samplers.2.device=emulated"});
@@ -102,7 +103,7 @@ TEST_CASE("a CUDA device that is not there ends the run before any work is done"
   const TemporaryFolder folder;
   const std::string absent = "cuda:" + std::to_string(kernels::cuda::device_count());
   const auto with = [&](const std::string& section, const std::string& value) {
-    std::string text = kTiny;
+    std::string text = kTinyOnDevice;
     return text.insert(text.find(section) + section.size() + 1, "device = \"" + value + "\"\n");
   };
   const auto refused = [&](const std::string& section, const std::string& where, const std::string& key) {
@@ -126,7 +127,7 @@ TEST_CASE("a CUDA device that is not there ends the run before any work is done"
 
 TEST_CASE("a device of no known form") {
   const TemporaryFolder folder;
-  folder.write("x.toml", kTiny);
+  folder.write("x.toml", kTinyOnDevice);
   for (const char* name : {"gpu", "cuda"}) {
     const Ended ended = run_binary(folder, run_arguments("x.toml", {std::string("trainer.device=") + name}));
     CHECK(ended.code == 2);

@@ -8,7 +8,7 @@
 namespace motley::app {
 namespace {
 
-Experiment load(const std::string& text) {
+Experiment loaded(const std::string& text) {
   const TemporaryFolder folder;
   return load_experiment({folder.write("x.toml", text), {}, ""});
 }
@@ -29,7 +29,7 @@ std::string another(const std::string& value) {
 }  // namespace
 
 TEST_CASE("a value that is given stands in the resolved experiment, for every key") {
-  const std::string resolved = experiment_to_toml(load(kBase));
+  const std::string resolved = experiment_to_toml(loaded(kBase));
   size_t changed = 0;
   std::vector<std::string> refused;
   for (size_t at = 0; at < resolved.size();) {
@@ -41,7 +41,7 @@ TEST_CASE("a value that is given stands in the resolved experiment, for every ke
       INFO(key << " = " << value);
       if (text != resolved) {
         try {
-          const std::string again = experiment_to_toml(load(text));
+          const std::string again = experiment_to_toml(loaded(text));
           CHECK(again == text);
           ++changed;
         } catch (const InputError&) {
@@ -58,9 +58,9 @@ TEST_CASE("a value that is given stands in the resolved experiment, for every ke
 
 TEST_CASE("a warm-up that a falling schedule has no room for is refused") {
   const std::string toml = kBase + "[trainer]\nschedule = \"cosine\"\nwarmup_updates = 100\n";  // and 100 updates
-  CHECK_THROWS_WITH(load(toml), Catch::Contains("x.toml:11:18: error: ") && Catch::Contains("below run.updates"));
-  CHECK(load(kBase + "[trainer]\nschedule = \"cosine\"\nwarmup_updates = 99\n").trainer.warmup_updates == 99);
-  CHECK(load(kBase + "[trainer]\nwarmup_updates = 100\n").trainer.warmup_updates == 100);
+  CHECK_THROWS_WITH(loaded(toml), Catch::Contains("x.toml:11:18: error: ") && Catch::Contains("below run.updates"));
+  CHECK(loaded(kBase + "[trainer]\nschedule = \"cosine\"\nwarmup_updates = 99\n").trainer.warmup_updates == 99);
+  CHECK(loaded(kBase + "[trainer]\nwarmup_updates = 100\n").trainer.warmup_updates == 100);
 }
 
 }  // namespace motley::app

@@ -12,7 +12,7 @@
 namespace motley::app {
 namespace {
 
-const std::filesystem::path kSource = MOTLEY_SOURCE_DIR;
+const std::filesystem::path kCheckout = MOTLEY_SOURCE_DIR;
 
 /// The message of a refusal, without the folder.
 std::string refusal(const std::string& text) {
@@ -103,7 +103,7 @@ TEST_CASE("motley simulate: the same output for the same seed, 2 for wrong input
 }
 
 TEST_CASE("article.toml: the groups have the published shares, and samples the published age") {
-  simulation::FleetPlan plan = load_fleet(kSource / "experiments/fleets/article.toml", std::nullopt);
+  simulation::FleetPlan plan = load_fleet(kCheckout / "experiments/fleets/article.toml", std::nullopt);
   CHECK(simulation::homogeneous(plan, "b200-bf16").samplers[0].replicas == 42);
   plan.run.updates = 4;
   plan.run.warmup_updates = 5;
@@ -117,7 +117,7 @@ TEST_CASE("article.toml: the groups have the published shares, and samples the p
 }
 
 TEST_CASE("docs/fleet.md has the tables of motley schema fleet") {
-  std::ifstream in(kSource / "docs/fleet.md");
+  std::ifstream in(kCheckout / "docs/fleet.md");
   std::ostringstream text;
   text << in.rdbuf();
   CHECK(text.str().find(fleet_tables()) != std::string::npos);

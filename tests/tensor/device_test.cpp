@@ -12,7 +12,7 @@ using Values = std::vector<double>;
 
 namespace {
 
-const Device kEmulated{kernels::DeviceKind::emulated, 0};
+const Device kDevice{kernels::DeviceKind::emulated, 0};
 const DType kTypes[] = {DType::f64, DType::f32, DType::bf16, DType::f16};
 
 std::vector<OpCase> all_cases() {
@@ -104,7 +104,7 @@ TEST_CASE("gradients are zeroed, and made, on the tensor's device", "[device]") 
 }
 
 TEST_CASE("the host cannot touch a device's memory by accident") {
-  const Tensor x = Tensor::zeros({2}, DType::f32, kEmulated);
+  const Tensor x = Tensor::zeros({2}, DType::f32, kDevice);
   CHECK_THROWS_WITH(x.data<float>(), "data: the tensor is on emulated, out of the host's reach: copy it with to()");
   CHECK_THROWS_WITH(x.span<float>(), Contains("span: the tensor is on emulated"));
   CHECK_THROWS_AS(x.span<float>(), ContractError);
@@ -113,7 +113,7 @@ TEST_CASE("the host cannot touch a device's memory by accident") {
 }
 
 TEST_CASE("ops refuse operands of two devices") {
-  const Tensor here = normals({2, 4}, 1), there = here.to(kEmulated), gain = normals({4}, 2);
+  const Tensor here = normals({2, 4}, 1), there = here.to(kDevice), gain = normals({4}, 2);
   const std::vector<int32_t> starts{0, 2}, positions{0, 1};
   const auto refused = [](const char* op, auto&& run) {
     CHECK_THROWS_WITH(run(), Contains(op) && Contains("operands on") && Contains("cpu") && Contains("emulated"));
@@ -123,18 +123,18 @@ TEST_CASE("ops refuse operands of two devices") {
   refused("mul:", [&] { return mul(there, here); });
   refused("silu_mul:", [&] { return silu_mul(here, there); });
   refused("linear:", [&] { return linear(here, there); });
-  const Tensor x32 = normals({2, 4}, 1, DType::f32), sum32 = normals({2, 2}, 3, DType::f32).to(kEmulated);
+  const Tensor x32 = normals({2, 4}, 1, DType::f32), sum32 = normals({2, 2}, 3, DType::f32).to(kDevice);
   refused("linear_added:", [&] { return linear_added(x32, x32, sum32); });
   const Tensor square = normals({4, 4}, 4);
   refused("normed_linears:", [&] { return normed_linears(there, {gain, {square}})[0]; });
-  refused("normed_linears:", [&] { return normed_linears(here, {gain, {square, square.to(kEmulated)}})[0]; });
-  refused("feed_forward:", [&] { return feed_forward(here, {gain, square, square.to(kEmulated), square}); });
+  refused("normed_linears:", [&] { return normed_linears(here, {gain, {square, square.to(kDevice)}})[0]; });
+  refused("feed_forward:", [&] { return feed_forward(here, {gain, square, square.to(kDevice), square}); });
   refused("rms_norm:", [&] { return rms_norm(there, gain, 1e-6); });
   refused("rope:", [&] { return rope(there, positions, 1, RopeTable(2, 4, 100.0, DType::f64)); });
   refused("attention:", [&] { return attention(here, here, there, 1, 1, starts); });
   refused("attention:", [&] { return attention(there, here, here, 1, 1, starts); });
   refused("head:", [&] {
-    return selected_log_probs(normals({3, 5}, 1), normals({9, 5}, 2).to(kEmulated), full_query());
+    return selected_log_probs(normals({3, 5}, 1), normals({9, 5}, 2).to(kDevice), full_query());
   });
   Tensor x = there.clone();
   x.set_requires_grad(true);
@@ -156,7 +156,7 @@ TEST_CASE("a build or machine without a CUDA device says so when a tensor is ask
 }
 
 TEST_CASE("what a kernel wrote outside its buffer is told when the host reads") {
-  const Tensor x = Tensor::zeros({2}, DType::f32, kEmulated);
+  const Tensor x = Tensor::zeros({2}, DType::f32, kDevice);
   // The sanitizer stops the store itself.
 #if !defined(__SANITIZE_ADDRESS__)
   volatile float* const beyond = x.pointer<float>() + 2;

@@ -10,10 +10,9 @@ using namespace test;
 using kernels::chance;
 using kernels::pick;
 using kernels::spread;
-using kernels::Values;
 
 /// The last id's embedding is NaN; the head is not tied to it. A neighbour that holds this token fails.
-Model random_model(Values& draw) {
+Model random_model(kernels::Values& draw) {
   Model model = make_model(pick(draw, std::vector<TransformerConfig>{odd_untied(),
                                                                      [] {
                                                                        TransformerConfig c = even_normed();
@@ -28,7 +27,7 @@ Model random_model(Values& draw) {
 }
 
 /// Sessions of random lengths; some begin as another does, some are poisoned.
-std::vector<GenerateRequest> random_requests(Values& draw, const TransformerConfig& config) {
+std::vector<GenerateRequest> random_requests(kernels::Values& draw, const TransformerConfig& config) {
   std::vector<GenerateRequest> requests;
   const int64_t alphabet = config.vocabulary - 1;
   for (uint64_t id = 1; id <= 7; ++id) {
@@ -52,7 +51,7 @@ std::vector<GenerateRequest> random_requests(Values& draw, const TransformerConf
   return requests;
 }
 
-EngineLimits random_limits(Values& draw) {
+EngineLimits random_limits(kernels::Values& draw) {
   EngineLimits limits;
   limits.max_sequences = spread(draw, 1, 7);
   limits.page_size = spread(draw, 1, 40);
@@ -64,7 +63,7 @@ EngineLimits random_limits(Values& draw) {
 }
 
 /// The sessions come one after another while others run; some are cancelled on the way and start again.
-std::map<uint64_t, Finished> serve(Values& draw, Engine& engine, std::vector<GenerateRequest> requests) {
+std::map<uint64_t, Finished> serve(kernels::Values& draw, Engine& engine, std::vector<GenerateRequest> requests) {
   std::map<uint64_t, Finished> finished;
   while (!requests.empty()) {
     const auto next = requests.begin() + draw.below(static_cast<int64_t>(requests.size()));
@@ -84,14 +83,14 @@ std::map<uint64_t, Finished> serve(Values& draw, Engine& engine, std::vector<Gen
   return finished;
 }
 
-kernels::NumericProfile random_profile(Values& draw) {
+kernels::NumericProfile random_profile(kernels::Values& draw) {
   return chance(draw, 4) ? plain_profile("fp32") : pick(draw, kernels::profiles());
 }
 
 }  // namespace
 
 TEST_CASE("what a session records never depends on who else is served", "[property]") {
-  kernels::for_random_cases(12, [](Values& draw) {
+  kernels::for_random_cases(12, [](kernels::Values& draw) {
     const Model model = random_model(draw);
     const kernels::NumericProfile profile = random_profile(draw);
     INFO(describe(profile));
@@ -116,7 +115,7 @@ TEST_CASE("what a session records never depends on who else is served", "[proper
 }
 
 TEST_CASE("the score of a sequence never depends on the others", "[property]") {
-  kernels::for_random_cases(8, [](Values& draw) {
+  kernels::for_random_cases(8, [](kernels::Values& draw) {
     const Model model = random_model(draw);
     const kernels::NumericProfile profile = random_profile(draw);
     INFO(describe(profile));
