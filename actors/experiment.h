@@ -25,11 +25,13 @@ struct RunOptions {
   std::string routing = "capacity";       // actors/policy/placement.h
   std::string kv_on_swap = "keep";        // "keep", "recompute": KvOnSwap of all samplers
   std::string dir = "runs";
-  int64_t checkpoint_every = 50;  // updates; and at the end
-  int64_t threads = 0;            // compute threads of the process; 0: one per core
-  int64_t workers = 0;            // threads that wait for what tasks do; 0: two per core, at least 4
-  int64_t lost_after = 10;        // seconds without a sign of life after which a peer elsewhere is lost
-  int64_t hang_after = 300;       // seconds without a token after which a sampler that has work is given up
+  int64_t checkpoint_every = 50;    // updates; and at the end
+  int64_t threads = 0;              // compute threads of the process; 0: one per core
+  int64_t workers = 0;              // threads that wait for what tasks do; 0: two per core, at least 4
+  int64_t lost_after = 10;          // seconds without a sign of life after which a peer elsewhere is lost
+  std::string learner = "here";     // "here", "joins": where the optimizer steps are computed
+  int64_t learner_patience = 1800;  // seconds that a run waits for a learner that is to join
+  int64_t hang_after = 300;         // seconds without a token after which a sampler that has work is given up
 };
 struct ModelOptions {
   std::string path;             // a checkpoint folder; empty: a fresh model of the sizes below

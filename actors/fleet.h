@@ -31,6 +31,7 @@ struct FleetHooks {
 };
 
 class RemoteHub;
+class LearnerSeat;
 
 /// Read-only while the fleet lives, but for what is atomic.
 struct Fleet {
@@ -49,6 +50,7 @@ struct Fleet {
   std::atomic<uint64_t> next_replica{0};
   std::vector<TaskDigest> task_digests;   // with a hub: what workers elsewhere must have
   std::shared_ptr<RemoteHub> hub;         // where samplers of other processes come in; null: nowhere
+  std::shared_ptr<LearnerSeat> seat;      // of run.learner = "joins"; null: the steps are computed here
   std::string join_here, join_elsewhere;  // HOST:PORT for samplers on this machine, and on others; empty without a hub
 
   bool lock_step() const { return !experiment.run.async; }

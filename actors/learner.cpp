@@ -5,6 +5,7 @@
 #include "actors/local_trainer.h"
 #include "actors/policy/keep.h"
 #include "actors/policy/learner_state.h"
+#include "actors/remote/remote_trainer.h"
 #include "actors/system.h"
 #include "actors/trajectory_file.h"
 
@@ -37,6 +38,10 @@ caf::behavior LearnerActor::start(FleetPtr fleet, StartingPointPtr start, Peers 
         evaluation_ = metrics;
         if (phase_ == Phase::closing) try_close_row();
       },
+      [this](LearnerLeaves) {
+        leaving_ = true;
+        if (phase_ != Phase::closing) let_go();
+      },
       [this](StopRun) {
         stopping_ = true;
         if (trainer_ && phase_ != Phase::closing && phase_ != Phase::ended) finish();
@@ -64,7 +69,17 @@ void LearnerActor::set_up() {
   for (size_t i = 0; i < past; ++i) publish(version_ - (past - i), start_->history[i], false);
   snapshot_ = std::make_shared<const Parameters>(start_->parameters.clone(Device{}));
   publish(version_, snapshot_, true);
-  trainer_ = std::make_unique<LocalTrainer>(experiment, fleet_->model, start_, snapshot_);
+  if (fleet_->seat) {
+    trainer_ = std::make_unique<RemoteTrainer>(
+        experiment, fleet_->model, *start_, snapshot_, fleet_->seat,
+        RemoteTrainerOptions{.say = [this](const std::string& text) { self_->send(peers_.observer, Note{text}); },
+                             .stopping = [this] { return fleet_->stopping.load(); },
+                             .patience = std::chrono::seconds(experiment.run.learner_patience)});
+    start_.reset();
+    keep();
+  } else {
+    trainer_ = std::make_unique<LocalTrainer>(experiment, fleet_->model, start_, snapshot_);
+  }
   if (stopping_) finish();
 }
 
@@ -179,14 +194,21 @@ void LearnerActor::train(const std::vector<TrajectoryGroup>& groups) {
     throw std::runtime_error("every episode of update " + std::to_string(update) +
                              " failed; the first: " + batch.front().failure);
   record(batch, static_cast<int64_t>(update));
-  auto [metrics, weights] = trainer_->step(batch);
+  Trainer::Trained trained;
+  try {
+    trained = trainer_->step(batch);
+  } catch (const TrainerGone& gone) {
+    gone_ = gone.what();
+    return finish();
+  }
+  algos::Metrics& metrics = trained.metrics;
   version_ = update;
   if (fleet_->experiment.algo.drop_equal_groups) add_drawn(metrics, batch);
   equal_.clear();
   removed_ = 0;
   metrics["staleness/dropped"] = static_cast<double>(std::exchange(dropped_, 0));
 
-  snapshot_ = std::move(weights);
+  snapshot_ = std::move(trained.weights);
   publish(version_, snapshot_, true);
   if (evaluation_due(version_) && !fleet_->stopping) evaluate();
   open_row(std::move(metrics));
@@ -253,7 +275,9 @@ void LearnerActor::try_close_row() {
   const auto every = static_cast<uint64_t>(fleet_->experiment.run.checkpoint_every);
   if (version_ > 0 && every > 0 && version_ % every == 0) save();
   heed(alarms);
-  if (last_update() || stopping_ || !stopping_alarm_.empty() ||
+  if (trainer_->wants_saving()) keep();
+  let_go();
+  if (last_update() || stopping_ || !gone_.empty() || !stopping_alarm_.empty() ||
       (fleet_->stop_after && version_ >= static_cast<uint64_t>(*fleet_->stop_after))) {
     finish();
     return;
@@ -271,28 +295,57 @@ void LearnerActor::heed(const std::vector<Alarm>& alarms) {
   }
 }
 
-void LearnerActor::save() {
-  if (saved_version_ == version_) return;
-  const Trainer::State trained = trainer_->state();
-  RunState state;
-  state.version = version_;
-  state.next_prompt = ledger_.next();
+bool LearnerActor::keep() {
+  if (!gone_.empty()) return false;
+  RunState books;
+  books.version = version_;
+  books.next_prompt = ledger_.next();
   // In lock-step a resumed run draws what the undisturbed one would have drawn.
-  state.attempt = fleet_->attempt + (fleet_->lock_step() ? 0 : 1);
-  state.extra[kWatched] = watch_->state();
-  state.extra[kUnfinished] = numbers_to_text(ledger_.unfinished());
-  add_learner_state(state, trained.learner);
-  checkpoint_ = save_checkpoint(fleet_->folder, fleet_->model, *snapshot_, fleet_->tokenizer, &trained.optimizer,
-                                &state, version_);
-  saved_version_ = version_;
+  books.attempt = fleet_->attempt + (fleet_->lock_step() ? 0 : 1);
+  books.extra[kWatched] = watch_->state();
+  books.extra[kUnfinished] = numbers_to_text(ledger_.unfinished());
+  try {
+    kept_ = Kept{std::move(books), trainer_->state()};
+  } catch (const TrainerGone& gone) {
+    gone_ = gone.what();
+    return false;
+  }
+  add_learner_state(kept_->books, kept_->trainer.learner);
+  return true;
+}
+
+void LearnerActor::write_kept() {
+  const auto& [books, trainer] = *kept_;
+  if (saved_version_ == books.version) return;
+  checkpoint_ = save_checkpoint(fleet_->folder, fleet_->model, *trainer.weights, fleet_->tokenizer, &trainer.optimizer,
+                                &books, books.version);
+  saved_version_ = books.version;
+}
+
+void LearnerActor::save() {
+  if (saved_version_ == version_ || !keep()) return;
+  write_kept();
+  if (!fleet_->seat) kept_.reset();  // the trainer here has it all
+}
+
+void LearnerActor::let_go() {
+  if (!leaving_ || !trainer_ || !keep()) return;
+  leaving_ = false;
+  trainer_->release();
 }
 
 void LearnerActor::finish() {
   phase_ = Phase::ended;
   save();
+  if (!gone_.empty()) {
+    write_kept();
+    if (!fleet_->stopping)
+      throw std::runtime_error(gone_ + "; the checkpoint of update " + std::to_string(kept_->books.version) +
+                               " is kept, to go on: motley run --resume " + fleet_->folder.string() + " --listen ...");
+  }
   auto summary = std::make_shared<RunSummary>(report_->summary());
-  summary->updates = static_cast<int64_t>(version_);
-  summary->interrupted = !last_update();
+  summary->updates = static_cast<int64_t>(*saved_version_);
+  summary->interrupted = summary->updates < fleet_->experiment.run.updates;
   if (summary->interrupted) summary->alarm = stopping_alarm_;
   summary->checkpoint = checkpoint_;
   const RunFinished message{summary->interrupted};

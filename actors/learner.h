@@ -44,7 +44,12 @@ class LearnerActor {
   void try_close_row();
   /// What the alarms that were just raised ask for.
   void heed(const std::vector<Alarm>& alarms);
+  /// What a checkpoint would hold goes into kept_; false: the trainer is gone, and kept_ is what it was.
+  bool keep();
+  void write_kept();
   void save();
+  /// The trainer that computes elsewhere may go.
+  void let_go();
   void finish();
   bool last_update() const { return version_ >= static_cast<uint64_t>(fleet_->experiment.run.updates); }
 
@@ -76,6 +81,13 @@ class LearnerActor {
   std::optional<double> roll_out_seconds_;  // of the last version that every sampler got, not yet in a row
   bool evaluating_ = false, row_waits_for_evaluation_ = false;
   MetricsPtr evaluation_;  // finished, not yet in a row
+  struct Kept {
+    RunState books;
+    Trainer::State trainer;
+  };
+  std::optional<Kept> kept_;  // of the last state that a trainer elsewhere has given
+  std::string gone_;          // not empty: why the trainer is gone
+  bool leaving_ = false;      // the trainer would like to go
   std::optional<uint64_t> saved_version_;
   std::filesystem::path checkpoint_;
 };

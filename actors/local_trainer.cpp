@@ -6,17 +6,13 @@
 #include "actors/weight_history.h"
 
 namespace motley::actors {
-namespace {
 
-/// The oldest version, behind the newest, that imposed staleness or its probe may ask for.
 size_t history_length(const Experiment& experiment) {
   int64_t length = probed_versions(experiment.probe);
   for (const SamplerGroupOptions& group : experiment.samplers)
     if (!experiment.run.async && group.staleness) length = std::max(length, group.staleness->second);
   return static_cast<size_t>(length);
 }
-
-}  // namespace
 
 LocalTrainer::LocalTrainer(const Experiment& experiment, const TransformerConfig& model, StartingPointPtr start,
                            ParametersPtr weights)
@@ -51,7 +47,7 @@ Trainer::Trained LocalTrainer::step(const std::vector<algos::Trajectory>& batch)
 }
 
 Trainer::State LocalTrainer::state() {
-  State state{learner_.optimizer().state(), learner_.state()};
+  State state{learner_.optimizer().state(), learner_.state(), snapshot_};
   add_history(state.optimizer, history_);
   return state;
 }

@@ -10,6 +10,9 @@
 
 namespace motley::actors {
 
+/// How many versions behind the newest imposed staleness or its probe may ask for.
+size_t history_length(const Experiment& experiment);
+
 class LocalTrainer final : public Trainer {
  public:
   /// Trains start->parameters in place; takes start->optimizer and start->history. `weights`: a copy of the parameters

@@ -149,8 +149,9 @@ struct Over {  // the run is over; not finished: it may be resumed
 };
 
 struct OpenGate {
-  caf::actor plane, router, supervisor, environment;
+  caf::actor plane, router, supervisor, environment, learner;
 };
+struct LearnerLeaves {};  // proxy -> learner: who computes its steps would like to go
 struct Farewell {};
 struct TokenQuery {};  // of a proxy: what its peer attaches with
 struct PeerHello {     // of an engine that speaks frames alone; the body travels beside it
@@ -273,7 +274,8 @@ MOTLEY_MESSAGE(Welcome, m.refusal, m.replica, m.group, m.profile, m.kernels, m.p
                m.max_sequences, m.graphs, m.recompute_kv, m.token, m.session_port, m.fetch_port, m.announce_port,
                m.silence_ms, m.proxy)
 MOTLEY_MESSAGE(Over, m.finished)
-MOTLEY_MESSAGE(OpenGate, m.plane, m.router, m.supervisor, m.environment)
+MOTLEY_MESSAGE(OpenGate, m.plane, m.router, m.supervisor, m.environment, m.learner)
+MOTLEY_MESSAGE(LearnerLeaves)
 MOTLEY_MESSAGE(Farewell)
 MOTLEY_MESSAGE(TokenQuery)
 MOTLEY_MESSAGE(PeerHello, m.route)
@@ -345,6 +347,7 @@ CAF_ADD_TYPE_ID(motley, (motley::actors::Hello))
 CAF_ADD_TYPE_ID(motley, (motley::actors::Welcome))
 CAF_ADD_TYPE_ID(motley, (motley::actors::Over))
 CAF_ADD_TYPE_ID(motley, (motley::actors::OpenGate))
+CAF_ADD_TYPE_ID(motley, (motley::actors::LearnerLeaves))
 CAF_ADD_TYPE_ID(motley, (motley::actors::Farewell))
 CAF_ADD_TYPE_ID(motley, (motley::actors::TokenQuery))
 CAF_ADD_TYPE_ID(motley, (motley::actors::PeerHello))

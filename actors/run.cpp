@@ -9,6 +9,7 @@
 #include "actors/policy/keep.h"
 #include "actors/remote/gate.h"
 #include "actors/remote/hub.h"
+#include "actors/remote/learner_seat.h"
 #include "actors/supervisor.h"
 #include "actors/system.h"
 
@@ -26,6 +27,8 @@ void check(const Experiment& experiment, bool listens) {
     if (group.replicas == 0 && !listens && !experiment.grows_here(group))
       throw RunError("sampler group " + group.name +
                      " has no replicas, and nobody can join: give --listen, or samplers.replicas of at least 1");
+  if (run.learner == "joins" && !listens)
+    throw RunError("run.learner is \"joins\", and nobody can join: give --listen, or run.learner = \"here\"");
   if (listens && !run.async)
     throw RunError("samplers join asynchronous runs only: leave --listen away, or set run.async = true");
   if (run.async && run.concurrency < experiment.algo.prompts * experiment.algo.group_size)
@@ -139,6 +142,9 @@ caf::actor open_gate(caf::actor_system& system, const FleetPtr& fleet, RunObserv
   fleet->join_elsewhere = address_text(host.empty() ? reachable(address, host_name()) : Address{host, address.port});
   observer.message("samplers join with: motley sampler --join " + address_text(address) +
                    (fleet->hub->secured() ? " --key FILE" : ""));
+  if (fleet->seat)
+    observer.message("a learner joins with: motley learner --join " + address_text(address) +
+                     (fleet->hub->secured() ? " --key FILE" : ""));
   return opened;
 }
 
@@ -168,6 +174,7 @@ RunSummary run_fleet(const RunRequest& request, RunObserver& observer, StopReque
   fleet->hooks = hooks;
   fleet->hub = std::move(hub);
   if (fleet->hub) fleet->task_digests = task_digests(*fleet->tasks, fleet->experiment.seed);
+  if (fleet->experiment.run.learner == "joins") fleet->seat = std::make_shared<LearnerSeat>();
   // CAF waits without limit for an actor that hangs in user code (a reward): then the stage is left standing.
   const auto leave_standing = [](Stage* stage) {
     if (stage->conversation.ended()) delete stage;

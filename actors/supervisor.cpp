@@ -70,7 +70,7 @@ void Supervisor::spawn_fleet(const StartingPointPtr& start) {
   }
   if (gate_) {
     watch({"gate", gate_});
-    self_->send(gate_, OpenGate{plane_, router_, me, playing});
+    self_->send(gate_, OpenGate{plane_, router_, me, playing, learner_});
   }
   self_->send(learner_, Begin{playing});
 }

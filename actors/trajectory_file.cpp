@@ -118,7 +118,7 @@ fs::path trajectory_path(const fs::path& run_folder, int64_t update) {
   return run_folder / "trajectories" / name;
 }
 
-void write_trajectories(const fs::path& file, int64_t update, const std::vector<algos::Trajectory>& trajectories) {
+std::string trajectories_to_bytes(int64_t update, const std::vector<algos::Trajectory>& trajectories) {
   msgpack::sbuffer buffer;
   msgpack::packer<msgpack::sbuffer> out(buffer);
   out.pack_map(4);
@@ -127,27 +127,35 @@ void write_trajectories(const fs::path& file, int64_t update, const std::vector<
   out.pack("update").pack(update);
   out.pack("trajectories").pack_array(static_cast<uint32_t>(trajectories.size()));
   for (const algos::Trajectory& t : trajectories) pack_trajectory(out, t);
+  return {buffer.data(), buffer.size()};
+}
+
+std::vector<algos::Trajectory> trajectories_from_bytes(std::string_view bytes, int64_t vocabulary) {
+  // Every element takes a byte at least: a list that claims more than there is would be made room for first.
+  constexpr size_t kDepth = 16;
+  const size_t most = bytes.size();
+  const msgpack::unpack_limit limit(most, most, most, most, most, kDepth);
+  const msgpack::object_handle handle = msgpack::unpack(bytes.data(), most, nullptr, nullptr, limit);
+  const auto map = handle.get().as<std::map<std::string, msgpack::object>>();
+  if (map.at("format").as<std::string>() != "motley-trajectories") throw std::runtime_error("not a trajectory file");
+  const auto version = map.at("version").as<uint32_t>();
+  if (version < 1 || version > kVersion)
+    throw std::runtime_error("format version " + std::to_string(version) + ", not 1 to " + std::to_string(kVersion));
+  std::vector<algos::Trajectory> out;
+  for (const msgpack::object* one : elements(map.at("trajectories")))
+    out.push_back(unpack_trajectory(*one, version, vocabulary));
+  return out;
+}
+
+void write_trajectories(const fs::path& file, int64_t update, const std::vector<algos::Trajectory>& trajectories) {
   fs::create_directories(file.parent_path());
-  write_file_atomically(file, {buffer.data(), buffer.size()});
+  write_file_atomically(file, trajectories_to_bytes(update, trajectories));
 }
 
 std::vector<algos::Trajectory> read_trajectories(const fs::path& file, int64_t vocabulary) {
   const std::string bytes = read_file(file);
   try {
-    // Every element takes a byte at least: a list that claims more than the file has would be made room for first.
-    constexpr size_t kDepth = 16;
-    const size_t most = bytes.size();
-    const msgpack::unpack_limit limit(most, most, most, most, most, kDepth);
-    const msgpack::object_handle handle = msgpack::unpack(bytes.data(), most, nullptr, nullptr, limit);
-    const auto map = handle.get().as<std::map<std::string, msgpack::object>>();
-    if (map.at("format").as<std::string>() != "motley-trajectories") throw std::runtime_error("not a trajectory file");
-    const auto version = map.at("version").as<uint32_t>();
-    if (version < 1 || version > kVersion)
-      throw std::runtime_error("format version " + std::to_string(version) + ", not 1 to " + std::to_string(kVersion));
-    std::vector<algos::Trajectory> out;
-    for (const msgpack::object* one : elements(map.at("trajectories")))
-      out.push_back(unpack_trajectory(*one, version, vocabulary));
-    return out;
+    return trajectories_from_bytes(bytes, vocabulary);
   } catch (const std::exception& error) {
     throw std::runtime_error(file.string() + ": " + error.what());
   }

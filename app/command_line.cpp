@@ -27,6 +27,7 @@ struct CommandLine {
   RunArguments run;
   SamplerArguments sampler;
   WorkerArguments worker;
+  LearnerArguments learner;
   GenerateArguments generate;
   ScoreArguments score;
   EvalArguments eval;
@@ -104,6 +105,20 @@ void add_worker(CLI::App& app, CommandLine& line) {
   command->add_option("--key", a.key, "the fleet's key file (motley keygen)");
   add_patience(command, a.patience);
   command->callback([&line] { line.command = [&line] { return worker_command(line.worker); }; });
+}
+
+void add_learner(CLI::App& app, CommandLine& line) {
+  CLI::App* command =
+      app.add_subcommand("learner", "compute the optimizer steps of a run that waits for it (run.learner = \"joins\")");
+  LearnerArguments& a = line.learner;
+  command->add_option("--join", a.join, "HOST:PORT of the run's --listen")->required();
+  command->add_option("--device", a.device, std::string("that computes: auto, ") + kDeviceForm)->capture_default_str();
+  command->add_option("--key", a.key, "the fleet's key file (motley keygen)");
+  command->add_option("--threads", a.threads, "compute threads; 0: one per core")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  add_patience(command, a.patience);
+  command->callback([&line] { line.command = [&line] { return learner_command(line.learner); }; });
 }
 
 void add_device(CLI::App* command, std::string& device, const char* text) {
@@ -395,6 +410,7 @@ int run_command_line(int argc, char** argv) {
     add_run(app, line);
     add_sampler(app, line);
     add_worker(app, line);
+    add_learner(app, line);
     add_generate(app, line);
     add_score(app, line);
     add_eval(app, line);

@@ -23,6 +23,10 @@ struct WorkerArguments {
   std::string join, key;
   int64_t slots = 0, patience = 600;  // patience: seconds
 };
+struct LearnerArguments {
+  std::string join, device = "auto", key;
+  int64_t threads = 0, patience = 600;  // patience: seconds
+};
 struct GenerateArguments {
   std::string model, profile = "bf16", device = "cpu", prompt;
   int64_t max_tokens = 64, top_k = 0, count = 1;
@@ -92,6 +96,7 @@ struct SimulateArguments {
 int run_command(const RunArguments& arguments);
 int sampler_command(const SamplerArguments& arguments);
 int worker_command(const WorkerArguments& arguments);
+int learner_command(const LearnerArguments& arguments);
 int generate_command(const GenerateArguments& arguments);
 int score_command(const ScoreArguments& arguments);
 int eval_command(const EvalArguments& arguments);

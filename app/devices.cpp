@@ -37,4 +37,10 @@ kernels::Device device_argument(const std::string& name) {
   return device;
 }
 
+kernels::Device device_or_best(const std::string& name) {
+  if (name != "auto") return device_argument(name);
+  if (kernels::cuda::device_count() > 0) return {kernels::DeviceKind::cuda, 0};
+  return {};
+}
+
 }  // namespace motley::app

@@ -18,5 +18,7 @@ inline constexpr const char* kDeviceHint = "\"cpu\" is everywhere; `motley docto
 std::vector<kernels::Device> devices_here();
 /// The device of `--device NAME`. Throws InputError for a name of no such form, and for a device that is not here.
 kernels::Device device_argument(const std::string& name);
+/// The same; "auto": the first CUDA device, or the CPU.
+kernels::Device device_or_best(const std::string& name);
 
 }  // namespace motley::app

@@ -231,6 +231,9 @@ void check_routing(const Experiment& e, const KeyPositions& keys) {
 
 void check_fleet(const Experiment& e, const KeyPositions& keys) {
   check_routing(e, keys);
+  if (e.run.learner == "joins" && !e.run.async)
+    throw InputError(keys.of("run.learner"), "run.learner = \"joins\" in lock-step",
+                     "a learner joins asynchronous runs only: set run.async = true, or run.learner = \"here\"");
   int64_t slots = 0;
   bool grows = e.autoscaler.enabled;  // or by samplers that join: what waits for a slot waits in the router
   for (size_t i = 0; i < e.samplers.size(); ++i) {

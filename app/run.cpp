@@ -137,6 +137,9 @@ void check_listening(const actors::RunRequest& request) {
   const std::vector<SamplerGroupOptions>& groups = request.experiment.samplers;
   if (request.listen && !request.experiment.run.async)
     throw InputError({"--listen"}, "the run is in lock-step", "samplers join asynchronous runs only: run.async = true");
+  if (request.experiment.run.learner == "joins" && !request.listen)
+    throw InputError({"run.learner"}, "it is \"joins\", and nobody can join",
+                     "give --listen HOST:PORT, or run.learner = \"here\"");
   const auto empty = std::find_if(groups.begin(), groups.end(), [&](const SamplerGroupOptions& group) {
     return group.replicas == 0 && !request.experiment.grows_here(group);
   });

@@ -16,12 +16,6 @@
 namespace motley::app {
 namespace {
 
-/// The first CUDA device, or the CPU.
-kernels::Device best_device() {
-  if (kernels::cuda::device_count() > 0) return {kernels::DeviceKind::cuda, 0};
-  return {};
-}
-
 /// What profiles call the accelerator; empty for a CPU.
 std::string hardware_of(const kernels::Device& device) {
   if (device.kind != kernels::DeviceKind::cuda) return {};
@@ -56,7 +50,7 @@ int sampler_command(const SamplerArguments& arguments) {
   const LeaveOnSignal signals(stop, "what is being drawn goes on elsewhere");
   actors::JoinRequest request;
   std::tie(request.address, request.keys) = run_to_join(arguments.join, arguments.key);
-  request.device = arguments.device == "auto" ? best_device() : device_argument(arguments.device);
+  request.device = device_or_best(arguments.device);
   request.hardware = hardware_of(request.device);
   request.group = arguments.group;
   request.instance = arguments.instance;

@@ -100,6 +100,15 @@ std::vector<Field> run_fields() {
           "run", "hang_after", [](E & e, size_t) -> auto& { return e.run.hang_after; },
           "seconds without a token after which a sampler that has work is given up, and its episodes go on elsewhere")
           .between(1, 1000000),
+      field(
+          "run", "learner", [](E & e, size_t) -> auto& { return e.run.learner; },
+          "where the optimizer steps are computed: in the run's process, or in one that joins with motley learner "
+          "(docs/fleet.md)")
+          .one_of(fixed({"here", "joins"})),
+      field(
+          "run", "learner_patience", [](E & e, size_t) -> auto& { return e.run.learner_patience; },
+          "seconds that an update waits for a learner that joins; then the run stops with a checkpoint")
+          .between(1, 1000000),
   };
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "actors/remote/learner_seat.h"
 #include "actors/remote/wire.h"
 #include "actors/version.h"
 #include "tensor/config_json.h"
@@ -20,6 +21,12 @@ std::string sampler_refusal(const Fleet& fleet, const Hello& hello) {
   if (!hello.group.empty()) return "there is no sampler group " + printable(hello.group) + ": this run has " + names;
   return "no group's profile stands for " + (hello.hardware.empty() ? "a CPU" : printable(hello.hardware)) +
          ": name one with --group: " + names;
+}
+
+std::string learner_refusal(const Fleet& fleet) {
+  if (!fleet.seat) return "this run computes its own steps: with run.learner = \"joins\" it waits for a learner";
+  if (fleet.seat->taken()) return "this run has a learner";
+  return {};
 }
 
 }  // namespace
@@ -45,7 +52,7 @@ std::string admission_refusal(const Fleet& fleet, const Hello& hello) {
            ": build both of one source";
   if (hello.role == "sampler") return sampler_refusal(fleet, hello);
   if (hello.role == "worker") return {};
-  if (hello.role == "learner") return "this run has its own learner";
+  if (hello.role == "learner") return learner_refusal(fleet);
   return "there is no role of that name: a sampler, a worker or a learner may join";
 }
 

@@ -1,6 +1,9 @@
 #include "actors/remote/gate.h"
 
+#include <algorithm>
+
 #include "actors/remote/admission.h"
+#include "actors/remote/remote_learner.h"
 #include "actors/remote/remote_worker.h"
 #include "actors/system.h"
 #include "actors/version.h"
@@ -28,6 +31,7 @@ caf::behavior Gate::start(FleetPtr fleet) {
         router_ = open.router;
         supervisor_ = open.supervisor;
         environment_ = open.environment;
+        learner_ = open.learner;
         const auto me = caf::actor_cast<caf::actor>(self_);
         fleet_->hub->sessions().set_hello([me](std::string route, std::string body) {
           caf::anon_send(me, PeerHello{std::move(route)}, std::make_shared<const std::string>(std::move(body)));
@@ -78,6 +82,12 @@ Welcome Gate::welcome(size_t g) const {
 caf::result<Welcome> Gate::hello(const Hello& hello) {
   if (!plane_) return caf::make_error(caf::sec::runtime_error, std::string("the run is starting"));
   if (closing_) return caf::make_error(caf::sec::runtime_error, std::string("the run is over"));
+  const std::string learner_name = "learner (" + printable(hello.name) + ")";
+  const bool comes_back = hello.role == "learner" && std::any_of(members_.begin(), members_.end(), [&](const auto& m) {
+                            return m.second.name == learner_name;
+                          });
+  if (comes_back)
+    return caf::make_error(caf::sec::runtime_error, std::string("the run has not noticed yet that it was away"));
   if (const std::string reason = admission_refusal(*fleet_, hello); !reason.empty()) {
     self_->send(supervisor_,
                 Note{printable(hello.name) + " may not join as a " + printable(hello.role) + ": " + reason});
@@ -88,6 +98,9 @@ caf::result<Welcome> Gate::hello(const Hello& hello) {
   if (hello.role == "worker") {
     answer = welcome();
     answer.proxy = add_worker(hello, process);
+  } else if (hello.role == "learner") {
+    answer = welcome();
+    answer.proxy = add_learner(learner_name, process);
   } else {
     const size_t group = *group_of(*fleet_, hello);
     answer = welcome(group);
@@ -110,14 +123,30 @@ caf::actor Gate::add(const Welcome& welcome, const std::string& peer_name, const
   const caf::actor proxy = self_->spawn(remote_sampler, fleet_, peer, plane_, router_);
   const std::string name =
       "sampler " + welcome.group + "/" + std::to_string(welcome.replica) + " (" + printable(peer_name) + ")";
-  add({.name = name, .proxy = proxy, .process = peer.process, .replica = welcome.replica});
+  add({.name = name,
+       .proxy = proxy,
+       .process = peer.process,
+       .then = "its sessions go on elsewhere from their tokens",
+       .replica = welcome.replica});
   return proxy;
 }
 
 caf::actor Gate::add_worker(const Hello& hello, const caf::actor& process) {
   const std::string name = "worker " + std::to_string(next_worker_++) + " (" + printable(hello.name) + ")";
   const caf::actor proxy = self_->spawn(remote_worker, fleet_, WorkerPeer{process, name}, environment_, supervisor_);
-  add({.name = name, .proxy = proxy, .process = process});
+  add({.name = name,
+       .proxy = proxy,
+       .process = process,
+       .then = "its calls are made elsewhere, its interactions begin anew"});
+  return proxy;
+}
+
+caf::actor Gate::add_learner(const std::string& name, const caf::actor& process) {
+  const caf::actor proxy = self_->spawn(remote_learner, fleet_, process, learner_);
+  add({.name = name,
+       .proxy = proxy,
+       .process = process,
+       .then = "the next one goes on from the state that the run holds"});
   return proxy;
 }
 
@@ -182,9 +211,7 @@ void Gate::down(const caf::down_msg& message) {
     const std::string cause = left ? "it left" : cause_text(self_->system(), message.reason);
     if (gone.replica && !left) self_->send(router_, ReplicaLost{*gone.replica, cause});
     if (gone.replica) self_->send(plane_, ReplicaLost{*gone.replica, cause});
-    self_->send(supervisor_, Note{gone.name + (left ? " left" : " was lost (" + cause + ")") +
-                                  (gone.replica ? "; its sessions go on elsewhere from their tokens"
-                                                : "; its calls are made elsewhere, its interactions begin anew")});
+    self_->send(supervisor_, Note{gone.name + (left ? " left" : " was lost (" + cause + ")") + "; " + gone.then});
   }
   quit_if_alone();
 }

@@ -16,6 +16,7 @@ class Gate {
   struct Member {
     std::string name;  // for messages
     caf::actor proxy, process;
+    std::string then{};                 // of its work when it is gone, for messages
     std::optional<uint64_t> replica{};  // of a sampler
   };
   caf::result<Welcome> hello(const Hello& hello);
@@ -23,6 +24,7 @@ class Gate {
   void peer_hello(const std::string& route, const std::string& body);
   caf::actor add(const Welcome& welcome, const std::string& name, const RemotePeer& peer);
   caf::actor add_worker(const Hello& hello, const caf::actor& process);
+  caf::actor add_learner(const std::string& name, const caf::actor& process);
   void add(Member member);
   /// Of anybody, and of a sampler of the group.
   Welcome welcome() const;
@@ -35,8 +37,8 @@ class Gate {
 
   caf::event_based_actor* self_;
   FleetPtr fleet_;
-  caf::actor plane_, router_, supervisor_, environment_;  // null before the fleet is there
-  std::map<caf::actor_addr, Member> members_;             // by the proxy
+  caf::actor plane_, router_, supervisor_, environment_, learner_;  // null before the fleet is there
+  std::map<caf::actor_addr, Member> members_;                       // by the proxy
   uint64_t next_worker_ = 0;
   bool closing_ = false;
 };

@@ -15,7 +15,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kConnectLimit{5}, kHelloLimit{10};
 constexpr std::chrono::milliseconds kPoll{20}, kFirstPause{250}, kLongestPause{4000};
-constexpr std::chrono::seconds kLeaveLimit{30};  // for the step that is under way
 constexpr std::chrono::seconds kFarewellLimit{3};
 constexpr int kMostFailures = 3;  // in a row, of a stay
 
@@ -128,7 +127,7 @@ class Joiner {
         leaving = Clock::now();
         stay->leave();
       }
-      if (leaving && Clock::now() - *leaving > kLeaveLimit) ending = {Ending::Kind::left, {}};
+      if (leaving && Clock::now() - *leaving > joining_.leave_limit) ending = {Ending::Kind::left, {}};
     }
     if (leaving && ending->kind == Ending::Kind::lost) ending->kind = Ending::Kind::left;
     ending->served = stay->served();

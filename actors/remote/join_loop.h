@@ -22,7 +22,8 @@ struct Joining {
   Address address;
   std::shared_ptr<const Keys> keys;
   std::chrono::seconds patience{600};
-  Hello hello;  // role, and what belongs to it; the rest is filled in
+  std::chrono::seconds leave_limit{30};  // for what is under way when it is to leave
+  Hello hello;                           // role, and what belongs to it; the rest is filled in
   /// Throws JoinRefused.
   std::function<std::unique_ptr<Stay>(const Welcome&, const Links&)> begin;
 };

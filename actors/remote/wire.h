@@ -47,6 +47,17 @@ enum class FrameKind : uint8_t {
   setting = 23,    // of the run, to a worker or a learner: the first (actors/remote/setting.h)
   unfit = 24,      // text: why it may not join, whatever it tries again
   work = 25,       // number, and the call into a task
+  // between a run and a learner (actors/remote/learner_wire.h)
+  start = 32,    // of the run: the state to go on from
+  batch = 33,    // of the run: an update's trajectories
+  trained = 34,  // its metrics and weights
+  save = 35,     // of the run: it wants the state
+  state = 36,
+  part = 37,     // bytes that belong to one of these
+  taken = 38,    // a part has been read
+  leave = 39,    // of the learner: it would like to go
+  release = 40,  // of the run: it may
+  failed = 41,   // text: why it cannot compute; it goes
 };
 
 struct Frame {

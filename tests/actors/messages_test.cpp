@@ -55,12 +55,13 @@ TEST_CASE("every message makes the round trip between two systems") {
           InstanceStopped{1, big, "why"}, ListInstances{}, InstanceList{big, {1, big}, {"", "how"}, "why"}, TendTick{},
           Hello{big, "a", "b", "c", "d", "e", "f", "g"},
           Welcome{"a", big, "b", "c", "d", "e", "f", "g", 3, false, true, "h", 1, 2, big, 4, *remote}, Over{true},
-          OpenGate{*remote, *remote, *remote, *remote}, Farewell{}, TokenQuery{}, PeerHello{"r"}, PeerFrame{3},
-          PeerClosed{"why"}, PeerLost{"why"}, Calibrate{}, Calibrated{1, 2, big}, FleetReady{}, RateQuery{},
-          GroupRates{{1, big}, {}, {2}, {3}, {4}, {big}, {5}, {6}, {7, big}, -8}, StartIssuing{big, {3, big}},
-          IssueBatch{big, 2}, Credits{big}, Work{big, 1}, Worked{big}, Probe{big}, AddWorker{big}, WorkerCloses{},
-          EpisodeDone{big}, Evaluate{1, big}, Evaluated{big, 2}, Begin{*remote}, StopRun{}, UpdateRow{big},
-          Note{std::string("a\0b", 3)}, RunFinished{true}, RunFailed{"who", "why"}, ShutDown{});
+          OpenGate{*remote, *remote, *remote, *remote, *remote}, LearnerLeaves{}, Farewell{}, TokenQuery{},
+          PeerHello{"r"}, PeerFrame{3}, PeerClosed{"why"}, PeerLost{"why"}, Calibrate{}, Calibrated{1, 2, big},
+          FleetReady{}, RateQuery{}, GroupRates{{1, big}, {}, {2}, {3}, {4}, {big}, {5}, {6}, {7, big}, -8},
+          StartIssuing{big, {3, big}}, IssueBatch{big, 2}, Credits{big}, Work{big, 1}, Worked{big}, Probe{big},
+          AddWorker{big}, WorkerCloses{}, EpisodeDone{big}, Evaluate{1, big}, Evaluated{big, 2}, Begin{*remote},
+          StopRun{}, UpdateRow{big}, Note{std::string("a\0b", 3)}, RunFinished{true}, RunFailed{"who", "why"},
+          ShutDown{});
   }
   caf::anon_send_exit(published, caf::exit_reason::user_shutdown);
 }

@@ -1,6 +1,7 @@
 // Samplers that join a run over the network, here from other threads of the same process.
 #include <set>
 
+#include "actors/remote/join_learner.h"
 #include "actors/remote/join_loop.h"
 #include "actors/trajectory_file.h"
 #include "tests/actors/listening_run.h"
@@ -37,6 +38,37 @@ TEST_CASE("a run without samplers of its own trains on those that join, and ends
     CHECK(row.at("samples/failed") == 0.0);
   }
   check_ids_are_unique(run.folder.path(), kUpdates);
+}
+
+TEST_CASE("a run whose steps a learner of another process computes ends it with its last update") {
+  Experiment experiment = remote_experiment(3);
+  experiment.samplers[0].replicas = 1;
+  experiment.run.learner = "joins";
+  Running run(experiment);
+  StopRequest stop{0};
+  const LearnerRequest request{.address = run.address, .experiment_of = [&](const std::string&) { return experiment; }};
+  const JoinEnd end = run_learner(
+      request, [](const std::string&) {}, stop);
+  CHECK(end == JoinEnd::run_over);
+  CHECK(run.result.get().updates == 3);
+  CHECK(run.seen.count("learner (") == 1);
+  double steps = 0;  // a batch of equal rewards asks for none
+  for (const algos::Metrics& row : run.seen.rows) steps += row.contains("grad_norm") && row.at("grad_norm") > 0 ? 1 : 0;
+  check_ids_are_unique(run.folder.path(), 3);
+  const Checkpoint last = load_checkpoint(run.folder / "checkpoints/step-3");
+  CHECK(last.state->version == 3);
+  CHECK(last.optimizer->numbers.at("adam.steps") == steps);
+}
+
+TEST_CASE("a run that no learner joins stops with the state that it holds") {
+  Experiment experiment = remote_experiment(3);
+  experiment.samplers[0].replicas = 1;
+  experiment.run.learner = "joins";
+  experiment.run.learner_patience = 0;
+  Running run(experiment);
+  CHECK_THROWS_WITH(run.result.get(), Catch::Matchers::Contains("no learner has come for 0 s") &&
+                                          Catch::Matchers::Contains("motley run --resume"));
+  CHECK(load_checkpoint(run.folder / "checkpoints/step-0").state->version == 0);
 }
 
 TEST_CASE("a sampler that leaves hands its sessions over: nothing fails, nothing is lost") {

@@ -6,6 +6,7 @@
 #include <msgpack.hpp>
 #include <nlohmann/json.hpp>
 
+#include "actors/remote/learner_wire.h"
 #include "actors/remote/setting.h"
 #include "actors/remote/wire.h"
 #include "actors/remote/work_wire.h"
@@ -214,6 +215,12 @@ Seeds session_frame_seeds() {
           {"ready", body(FrameKind::ready, ready_body({4, {{"arithmetic", 17}}}))},
           {"work", body(FrameKind::work, work_body(9, job))},
           {"worked", body(FrameKind::worked, worked_body(9, step))},
+          {"state", body(FrameKind::state, state_body({.version = 3,
+                                                       .numbers = {{"adam.steps", 3.0}},
+                                                       .learner = {{"baseline", "0x1p-1"}},
+                                                       .tensors = {{"weights/a", {2, 3}}}}))},
+          {"trained", body(FrameKind::trained, trained_body({4, {{"loss", 0.5}}}))},
+          {"batch", body(FrameKind::batch, batch_body({4, 1000}))},
           {"setting", body(FrameKind::setting, setting_body({.experiment = "name = \"x\"",
                                                              .model = tiny_config(),
                                                              .tokenizer = envs::Tokenizer({"1", "+"})}))}};

@@ -3,6 +3,7 @@
 #include <stdexcept>
 
 #include "actors/external/environment.h"
+#include "actors/remote/learner_wire.h"
 #include "actors/remote/setting.h"
 #include "actors/remote/wire.h"
 #include "actors/remote/work_wire.h"
@@ -213,6 +214,20 @@ bool session_frame(std::string_view bytes) {
         require(setting_body(parse_setting(body)) == body, "a setting does not come back");
         break;
       }
+      case FrameKind::state: {
+        const std::string body = state_body(parse_state(rest));
+        require(state_body(parse_state(body)) == body, "a state does not come back");
+        break;
+      }
+      case FrameKind::trained: {
+        const std::string body = trained_body(parse_trained(rest));
+        require(trained_body(parse_trained(body)) == body, "what was trained does not come back");
+        break;
+      }
+      case FrameKind::batch:
+        require(batch_body(parse_batch(batch_body(parse_batch(rest)))) == batch_body(parse_batch(rest)),
+                "a batch's head does not come back");
+        break;
       default: {
         const Frame frame = parse_frame(rest);
         require(make_frame(frame.kind, frame.number, frame.body) == rest, "a frame does not come back");

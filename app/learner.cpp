@@ -1,0 +1,34 @@
+// motley learner: computes the optimizer steps of a run elsewhere; the work is actors/remote/join_learner.h.
+#include <algorithm>
+#include <thread>
+#include <tuple>
+
+#include "actors/remote/join_learner.h"
+#include "app/commands.h"
+#include "app/devices.h"
+#include "app/experiment_toml.h"
+#include "app/joining.h"
+#include "kernels/parallel.h"
+
+namespace motley::app {
+
+int learner_command(const LearnerArguments& arguments) {
+  actors::StopRequest stop{0};
+  const LeaveOnSignal signals(stop, "the run gets the state after the step that is under way");
+  actors::LearnerRequest request;
+  std::tie(request.address, request.keys) = run_to_join(arguments.join, arguments.key);
+  const std::string device = kernels::device_name(device_or_best(arguments.device));
+  request.experiment_of = [device](const std::string& text) {
+    Experiment experiment = parse_experiment(text, "the run's experiment");
+    experiment.trainer.device = device;
+    return experiment;
+  };
+  request.patience = std::chrono::seconds(arguments.patience);
+  const int64_t cores = std::max<int64_t>(1, std::thread::hardware_concurrency());
+  const auto threads = static_cast<int>(arguments.threads > 0 ? arguments.threads : cores);
+  kernels::set_compute_threads(threads, threads);
+  say_end(actors::run_learner(request, say_line, stop));
+  return 0;
+}
+
+}  // namespace motley::app
