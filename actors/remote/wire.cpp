@@ -106,6 +106,7 @@ Frame parse_frame(std::string_view bytes) {
   if (static_cast<uint8_t>(bytes[4]) != kFleetProtocol)
     throw WireError("it speaks protocol " + std::to_string(static_cast<uint8_t>(bytes[4])) + ", not " +
                     std::to_string(kFleetProtocol));
+  if (bytes[6] != 0 || bytes[7] != 0) throw WireError("a frame's spare bytes are not zero");
   Frame frame{
       .kind = static_cast<FrameKind>(bytes[5]), .number = read_u64(bytes, 8), .body = bytes.substr(kHeaderBytes)};
   if (read_u64(bytes, 16) != XXH3_64bits(frame.body.data(), frame.body.size()))

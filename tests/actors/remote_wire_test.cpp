@@ -60,7 +60,8 @@ TEST_CASE("frames: a body comes back with its kind and number; any other byte in
     CAPTURE(length);
     CHECK_THROWS_AS(parse_frame(std::string_view(frame).substr(0, length)), WireError);
   }
-  for (const size_t place : {size_t{0}, size_t{3}, size_t{4}, size_t{16}, size_t{23}, frame.size() - 1}) {
+  for (const size_t place :
+       {size_t{0}, size_t{3}, size_t{4}, size_t{6}, size_t{7}, size_t{16}, size_t{23}, frame.size() - 1}) {
     std::string wrong = frame;
     wrong[place] = static_cast<char>(wrong[place] ^ 1);
     CAPTURE(place);
