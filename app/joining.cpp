@@ -39,7 +39,7 @@ LeaveOnSignal::LeaveOnSignal(actors::StopRequest& stop, std::string what_becomes
 
 LeaveOnSignal::~LeaveOnSignal() {
   done_ = true;
-  pthread_kill(thread_.native_handle(), SIGTERM);
+  pthread_kill(thread_.native_handle(), SIGINT);
   thread_.join();
 }
 

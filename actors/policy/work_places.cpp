@@ -14,17 +14,20 @@ void WorkPlaces::wait(Call call, std::optional<Place> place) {
 }
 
 std::optional<WorkPlaces::Start> WorkPlaces::next() {
-  const State* best = nullptr;
-  Place at = kHere;
-  for (auto& [place, state] : places_) {
+  std::optional<Place> oldest, emptiest;
+  for (const auto& [place, state] : places_) {
     if (state.free == 0) continue;
-    if (!state.waiting.empty()) return take(place, state.waiting);
-    // The emptiest worker that joined, by its share of free slots; this process where all of them are busy.
-    const bool better = !best || at == kHere || state.free * best->slots > best->free * state.slots;
-    if (better) best = &state, at = place;
+    if (!state.waiting.empty() && (!oldest || state.waiting.front() < places_.at(*oldest).waiting.front()))
+      oldest = place;
+    // Of the workers that joined, by their share of free slots; this process where all of them are busy.
+    const State* const best = emptiest ? &places_.at(*emptiest) : nullptr;
+    if (!best || *emptiest == kHere || state.free * best->slots > best->free * state.slots) emptiest = place;
   }
-  if (!best || anywhere_.empty()) return std::nullopt;
-  return take(at, anywhere_);
+  if (!emptiest) return std::nullopt;
+  const bool bound = oldest && (anywhere_.empty() || places_.at(*oldest).waiting.front() < anywhere_.front());
+  if (bound) return take(*oldest, places_.at(*oldest).waiting);
+  if (anywhere_.empty()) return std::nullopt;
+  return take(*emptiest, anywhere_);
 }
 
 WorkPlaces::Start WorkPlaces::take(Place place, std::deque<Call>& calls) {

@@ -14,7 +14,7 @@ namespace motley::actors {
 class WorkPlaces {
  public:
   using Place = uint64_t;
-  using Call = uint64_t;
+  using Call = uint64_t;             // its number: older calls have smaller ones
   static constexpr Place kHere = 0;  // the run's own process, which is never closed
   explicit WorkPlaces(uint64_t slots_here);
 
@@ -26,8 +26,7 @@ class WorkPlaces {
     Call call = 0;
     Place place = kHere;
   };
-  /// A call that can be made now: it has a slot until that is freed. Calls of interactions that live somewhere go
-  /// first, in their order.
+  /// The oldest call that can be made now: it has a slot until that is freed.
   std::optional<Start> next();
   void free(Place place);
   /// No call goes there any more. Those that waited for it alone are given back.

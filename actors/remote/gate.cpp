@@ -120,7 +120,7 @@ caf::result<Welcome> Gate::hello(const Hello& hello) {
 }
 
 caf::actor Gate::add(const Welcome& welcome, const std::string& peer_name, const RemotePeer& peer) {
-  const caf::actor proxy = self_->spawn(remote_sampler, fleet_, peer, plane_, router_);
+  caf::actor proxy = self_->spawn(remote_sampler, fleet_, peer, plane_, router_);
   const std::string name =
       "sampler " + welcome.group + "/" + std::to_string(welcome.replica) + " (" + printable(peer_name) + ")";
   add({.name = name,
@@ -133,7 +133,7 @@ caf::actor Gate::add(const Welcome& welcome, const std::string& peer_name, const
 
 caf::actor Gate::add_worker(const Hello& hello, const caf::actor& process) {
   const std::string name = "worker " + std::to_string(next_worker_++) + " (" + printable(hello.name) + ")";
-  const caf::actor proxy = self_->spawn(remote_worker, fleet_, WorkerPeer{process, name}, environment_, supervisor_);
+  caf::actor proxy = self_->spawn(remote_worker, fleet_, WorkerPeer{process, name}, environment_, supervisor_);
   add({.name = name,
        .proxy = proxy,
        .process = process,
@@ -142,7 +142,7 @@ caf::actor Gate::add_worker(const Hello& hello, const caf::actor& process) {
 }
 
 caf::actor Gate::add_learner(const std::string& name, const caf::actor& process) {
-  const caf::actor proxy = self_->spawn(remote_learner, fleet_, process, learner_);
+  caf::actor proxy = self_->spawn(remote_learner, fleet_, process, learner_);
   add({.name = name,
        .proxy = proxy,
        .process = process,

@@ -1,8 +1,10 @@
 #include "actors/remote/join_worker.h"
 
+#include <algorithm>
+
 #include "actors/remote/join_loop.h"
+#include "actors/remote/work_wire.h"
 #include "actors/remote/worker_stay.h"
-#include "actors/task_setup.h"
 
 namespace motley::actors {
 
@@ -14,8 +16,9 @@ JoinEnd run_worker(const WorkerRequest& request, const std::function<void(const 
                         .hello = {.role = "worker"},
                         .begin = [&](const Welcome&, const Links& links) -> std::unique_ptr<Stay> {
                           say("joined as a worker");
-                          return std::make_unique<WorkerStay>(links.context, links.session,
-                                                              worker_threads(request.slots), request.parse, say);
+                          return std::make_unique<WorkerStay>(
+                              links.context, links.session,
+                              std::min<int64_t>(worker_threads(request.slots), kMostSlots), request.parse, say);
                         }};
   return join_run(joining, say, stop);
 }

@@ -34,7 +34,7 @@ caf::behavior fake_worker(caf::event_based_actor* self, const caf::actor& enviro
   };
 }
 
-struct Asked {
+struct AskedCall {
   caf::actor from;
   Work work;
   EpisodeJobPtr job;
@@ -65,26 +65,26 @@ struct Table {
     return worker;
   }
   void start() { stage.self->send(environment, StartIssuing{0, {}}); }
-  Asked asked() {
-    std::optional<Asked> result;
+  AskedCall asked() {
+    std::optional<AskedCall> result;
     stage.self->receive(
         [&](const Work& work, const EpisodeJobPtr& job) {
-          result = Asked{caf::actor_cast<caf::actor>(stage.self->current_sender()), work, job};
+          result = AskedCall{caf::actor_cast<caf::actor>(stage.self->current_sender()), work, job};
         },
         caf::after(kLimit) >> [] { FAIL("no call came"); });
     return *result;
   }
-  void answer(const Asked& call, EpisodeStep step) {
+  void answer(const AskedCall& call, EpisodeStep step) {
     stage.self->send(call.from, Worked{call.work.number},
                      EpisodeStepPtr(std::make_shared<EpisodeStep>(std::move(step))));
   }
-  void ask_for_reply(const Asked& call) {
+  void ask_for_reply(const AskedCall& call) {
     EpisodeStep step;
     step.reply_tokens = 2;
     step.read = {0, 1};
     answer(call, step);
   }
-  void end_episode(const Asked& call, double reward) {
+  void end_episode(const AskedCall& call, double reward) {
     EpisodeStep step;
     step.outcome.reward.value = reward;
     step.outcome.end = "submitted";
@@ -127,7 +127,7 @@ TEST_CASE("an interaction is begun by a worker that joined, and lives there") {
   Table table("places_live");
   table.first = table.join(4);
   table.start();
-  const Asked one = table.asked(), other = table.asked();
+  const AskedCall one = table.asked(), other = table.asked();
   CHECK(one.from == table.first);
   CHECK(other.from == table.first);
   CHECK(one.job->call == EpisodeJob::Call::begin);
@@ -138,7 +138,7 @@ TEST_CASE("an interaction is begun by a worker that joined, and lives there") {
   const SessionRequest request = table.session();
   CHECK(request.tokens == std::vector<int32_t>{0, 1});
   table.draw(request, 2);
-  const Asked reply = table.asked();
+  const AskedCall reply = table.asked();
   CHECK(reply.from == table.first);
   CHECK(reply.job->call == EpisodeJob::Call::reply);
   CHECK(reply.job->interaction == one.job->interaction);
@@ -153,12 +153,12 @@ TEST_CASE("interactions of a worker that is lost begin anew elsewhere; what was 
   Table table("places_lost");
   caf::actor dies = table.join(4);
   table.start();
-  const Asked draws = table.asked(), calls = table.asked();
+  const AskedCall draws = table.asked(), calls = table.asked();
   table.ask_for_reply(draws);
   const SessionRequest out = table.session();
   table.stage.self->send(dies, PeerLost{"out of power"});
   dies = nullptr;
-  const Asked again = table.asked();  // the one in a call, at once
+  const AskedCall again = table.asked();  // the one in a call, at once
   CHECK(again.from == table.local);
   CHECK(again.job->driver);
   CHECK(again.work.session == calls.work.session);
@@ -167,7 +167,7 @@ TEST_CASE("interactions of a worker that is lost begin anew elsewhere; what was 
   CHECK(table.episode().reward == 0.25);
   CHECK(table.quiet());
   table.draw(out, 2);  // the one that drew, when that is over
-  const Asked anew = table.asked();
+  const AskedCall anew = table.asked();
   CHECK(anew.job->call == EpisodeJob::Call::begin);
   CHECK(anew.work.session == draws.work.session);
   table.ask_for_reply(anew);
@@ -205,13 +205,13 @@ TEST_CASE("a worker that closes finishes its calls; its interactions begin anew 
   Table table("places_close");
   caf::actor leaves = table.join(4);
   table.start();
-  const Asked draws = table.asked(), calls = table.asked();
+  const AskedCall draws = table.asked(), calls = table.asked();
   table.ask_for_reply(draws);
   const SessionRequest out = table.session();
   table.stage.self->send(leaves, WorkerCloses{});
   CHECK(table.quiet());
   table.ask_for_reply(calls);  // goes on nowhere
-  const Asked again = table.asked();
+  const AskedCall again = table.asked();
   CHECK(again.from == table.local);
   CHECK(again.work.session == calls.work.session);
   table.end_episode(again, 0.25);
@@ -219,7 +219,7 @@ TEST_CASE("a worker that closes finishes its calls; its interactions begin anew 
   table.stage.self->send(leaves, ShutDown{});
   leaves = nullptr;
   table.draw(out, 2);
-  const Asked anew = table.asked();
+  const AskedCall anew = table.asked();
   CHECK(anew.work.session == draws.work.session);
   table.end_episode(anew, 1.0);
   CHECK(table.episode().reward == 1.0);
@@ -232,7 +232,7 @@ TEST_CASE("scores are made by any worker, and elsewhere when it is lost") {
   const auto [open, requests] = table.stage.expect<OpenSessions, SessionRequestsPtr>();
   REQUIRE(open.count == 2);
   for (const SessionRequest& request : *requests) table.draw(request, 2);
-  const Asked there = table.asked(), here = table.asked();
+  const AskedCall there = table.asked(), here = table.asked();
   CHECK(there.from == dies);
   CHECK(here.from == table.local);
   CHECK(there.job->replies.size() == 1);
@@ -240,7 +240,7 @@ TEST_CASE("scores are made by any worker, and elsewhere when it is lost") {
   CHECK(table.episode().reward == 0.5);
   table.stage.self->send(dies, PeerLost{"out of power"});
   dies = nullptr;
-  const Asked again = table.asked();
+  const AskedCall again = table.asked();
   CHECK(again.from == table.local);
   CHECK(again.work.session == there.work.session);
   CHECK(again.job->replies[0].text == there.job->replies[0].text);
@@ -254,10 +254,10 @@ TEST_CASE("a call that hangs at a worker fails its episode; a late answer ends t
   table.stage.fleet->hooks.call_limit = std::chrono::milliseconds(50);
   table.first = table.join(4);
   table.start();
-  const Asked one = table.asked();
+  const AskedCall one = table.asked();
   table.asked();
   for (int i = 0; i < 2; ++i) CHECK(table.episode().failure.find("its task did not answer") != std::string::npos);
-  const Asked drop = table.asked();  // the fake worker says at once that the call is over
+  const AskedCall drop = table.asked();  // the fake worker says at once that the call is over
   CHECK(drop.from == table.first);
   CHECK(drop.job->call == EpisodeJob::Call::drop);
   CHECK(drop.job->interaction == one.job->interaction);

@@ -31,21 +31,26 @@ TEST_CASE("calls go to workers that joined, the emptiest first, and stay here on
   CHECK(place_of(places, 6) == static_cast<int64_t>(large));
 }
 
-TEST_CASE("a call of an interaction waits for its place alone, and goes before others there") {
+TEST_CASE("a call of an interaction waits for its place alone, and no call overtakes an older one at its place") {
   WorkPlaces places(1);
   const auto joined = places.add(1);
   places.wait(0, std::nullopt);
   CHECK(place_of(places, 0) == static_cast<int64_t>(joined));
-  places.wait(1, std::nullopt);
-  places.wait(2, joined);
-  places.wait(3, kHere);
-  CHECK(place_of(places, 3) == static_cast<int64_t>(kHere));
-  CHECK(place_of(places, 2) == -1);
-  places.free(joined);
-  CHECK(place_of(places, 2) == static_cast<int64_t>(joined));
+  places.wait(1, joined);
+  places.wait(2, kHere);
+  places.wait(3, std::nullopt);
+  places.wait(4, kHere);
+  CHECK(place_of(places, 2) == static_cast<int64_t>(kHere));
   CHECK(place_of(places, 1) == -1);
   places.free(kHere);
-  CHECK(place_of(places, 1) == static_cast<int64_t>(kHere));
+  CHECK(place_of(places, 3) == static_cast<int64_t>(kHere));
+  CHECK(place_of(places, 4) == -1);
+  places.free(joined);
+  CHECK(place_of(places, 1) == static_cast<int64_t>(joined));
+  places.free(joined);
+  CHECK(place_of(places, 4) == -1);  // it would have to go here
+  places.free(kHere);
+  CHECK(place_of(places, 4) == static_cast<int64_t>(kHere));
 }
 
 TEST_CASE("a place that is closed gives back what waits for it, and gets nothing more") {
