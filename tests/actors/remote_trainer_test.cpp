@@ -144,6 +144,7 @@ TEST_CASE("a learner elsewhere gives the bits of one here, and so does the next 
     LearnerWire::Learner first(wire);
     first.serve(2);
     check_step(0);
+    there->state();  // from which the next one goes on
     check_step(1);
     first.heard = true;
   }
