@@ -1,5 +1,7 @@
 #include "actors/evaluator.h"
 
+#include "actors/remote/evaluation_wire.h"
+#include "actors/remote/evaluator_seats.h"
 #include "actors/system.h"
 #include "kernels/parallel.h"
 
@@ -29,9 +31,28 @@ void add_metrics(const std::string& prefix, const EvaluationResult& result, cons
   metrics[prefix + "failed"] = static_cast<double>(result.failed);
 }
 
+/// Absent: nobody is there, or who was is lost, of which the gate says why.
+std::optional<algos::Metrics> evaluate_elsewhere(const Fleet& fleet, const Parameters& parameters,
+                                                 const Evaluate& asked,
+                                                 const std::function<void(const std::string&)>& say) {
+  const auto seat = fleet.evaluators ? fleet.evaluators->first() : std::nullopt;
+  if (!seat) return std::nullopt;
+  try {
+    algos::Metrics metrics = evaluate_over(*seat->line, {asked.update, asked.version}, parameters);
+    say(seat->name + " has evaluated version " + std::to_string(asked.version));
+    return metrics;
+  } catch (const LineClosed&) {
+  } catch (const WireError& error) {
+    seat->line->close_with_cause(std::string("what it sent is not right: ") + error.what());
+  }
+  fleet.evaluators->leave(seat->line.get());
+  return std::nullopt;
+}
+
 }  // namespace
 
-algos::Metrics evaluate_version(const Fleet& fleet, const Parameters& parameters, uint64_t version) {
+algos::Metrics evaluate_version(const Fleet& fleet, const Parameters& parameters, uint64_t version,
+                                const std::function<bool()>& stop) {
   const EvalOptions& options = fleet.experiment.eval;
   const EvaluationRequest request{.prompts = options.prompts,
                                   .samples = options.samples,
@@ -47,7 +68,7 @@ algos::Metrics evaluate_version(const Fleet& fleet, const Parameters& parameters
   for (const std::string& name : options.profiles) {
     std::vector<EvaluationResult> results =
         evaluate(quantized(fleet, parameters, name, version), *fleet.tasks, fleet.tokenizer, request, kSlots,
-                 [&] { return fleet.stopping.load(); });
+                 [&] { return fleet.stopping.load() || (stop && stop()); });
     if (results.empty()) return {};
     const bool is_first = name == options.profiles.front();
     if (is_first) first = results;
@@ -59,11 +80,19 @@ algos::Metrics evaluate_version(const Fleet& fleet, const Parameters& parameters
   return metrics;
 }
 
-caf::behavior evaluator(caf::event_based_actor* self, FleetPtr fleet) {
+algos::Metrics evaluate_anywhere(const Fleet& fleet, const Parameters& parameters, const Evaluate& asked,
+                                 const std::function<void(const std::string&)>& say) {
+  if (auto metrics = evaluate_elsewhere(fleet, parameters, asked, say)) return std::move(*metrics);
+  return evaluate_version(fleet, parameters, asked.version);
+}
+
+caf::behavior evaluator(caf::event_based_actor* self, FleetPtr fleet, caf::actor supervisor) {
   install_handlers(self);
   return {
-      [self, fleet = std::move(fleet)](const Evaluate& message, const ParametersPtr& parameters) {
-        auto metrics = std::make_shared<algos::Metrics>(evaluate_version(*fleet, *parameters, message.version));
+      [self, fleet = std::move(fleet), supervisor = std::move(supervisor)](const Evaluate& message,
+                                                                           const ParametersPtr& parameters) {
+        const auto say = [&](const std::string& text) { self->send(supervisor, Note{text}); };
+        auto metrics = std::make_shared<algos::Metrics>(evaluate_anywhere(*fleet, *parameters, message, say));
         self->send(caf::actor_cast<caf::actor>(self->current_sender()), Evaluated{message.update, message.version},
                    MetricsPtr(std::move(metrics)));
       },

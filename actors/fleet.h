@@ -32,6 +32,7 @@ struct FleetHooks {
 
 class RemoteHub;
 class LearnerSeat;
+class EvaluatorSeats;
 
 /// Read-only while the fleet lives, but for what is atomic.
 struct Fleet {
@@ -48,9 +49,10 @@ struct Fleet {
   std::atomic<bool> stopping{false};  // long computations look at it
   std::atomic<bool> finished{false};  // the last update is done
   std::atomic<uint64_t> next_replica{0};
-  std::vector<TaskDigest> task_digests;   // with a hub: what workers elsewhere must have
-  std::shared_ptr<RemoteHub> hub;         // where samplers of other processes come in; null: nowhere
-  std::shared_ptr<LearnerSeat> seat;      // of run.learner = "joins"; null: the steps are computed here
+  std::vector<TaskDigest> task_digests;        // with a hub: what workers and evaluators elsewhere must have
+  std::shared_ptr<RemoteHub> hub;              // where samplers of other processes come in; null: nowhere
+  std::shared_ptr<LearnerSeat> seat;           // of run.learner = "joins"; null: the steps are computed here
+  std::shared_ptr<EvaluatorSeats> evaluators;  // with a hub: those of other processes
   std::string join_here, join_elsewhere;  // HOST:PORT for samplers on this machine, and on others; empty without a hub
 
   bool lock_step() const { return !experiment.run.async; }

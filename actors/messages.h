@@ -122,11 +122,11 @@ struct InstanceList {
 };
 struct TendTick {};
 
-// Samplers, workers and a learner in other processes: they -> gate, and back.
+// Samplers, workers, evaluators and a learner in other processes: they -> gate, and back.
 struct Hello {
   uint64_t protocol = 0;
   std::string version, name;    // of motley; of the peer, for messages: host and process
-  std::string role;             // "sampler", "worker", "learner"; what follows is a sampler's
+  std::string role;             // "sampler", "worker", "learner", "evaluator"; what follows is a sampler's
   std::string group, hardware;  // empty: the run chooses by the hardware, an accelerator's name or empty
   std::string model;            // config.json that it expects; empty: the run's
   std::string instance;         // of a provisioner; empty: nobody's

@@ -7,6 +7,7 @@
 #include "actors/fleet.h"
 #include "actors/messages.h"
 #include "actors/policy/keep.h"
+#include "actors/remote/evaluator_seats.h"
 #include "actors/remote/gate.h"
 #include "actors/remote/hub.h"
 #include "actors/remote/learner_seat.h"
@@ -67,7 +68,12 @@ class Conversation {
  private:
   void pass_stop_on() {
     if (stop_.load() == 0 || fleet_->stopping.exchange(true)) return;
+    let_evaluators_go();
     caf::anon_send<caf::message_priority::high>(supervisor_, StopRun{});
+  }
+  /// Nobody waits any more for what they have under way.
+  void let_evaluators_go() {
+    if (fleet_->evaluators) fleet_->evaluators->close("the run stops");
   }
   void receive() {
     self_->receive([&](const UpdateRow& row,
@@ -84,6 +90,7 @@ class Conversation {
   /// Waits until every actor has ended; the supervisor is the last.
   void shut_down(bool tell) {
     fleet_->stopping = true;
+    let_evaluators_go();
     caf::anon_send<caf::message_priority::high>(supervisor_, ShutDown{});
     supervisor_ = nullptr;
     const auto deadline = std::chrono::steady_clock::now() + kShutdownLimit;
@@ -173,7 +180,10 @@ RunSummary run_fleet(const RunRequest& request, RunObserver& observer, StopReque
   }
   fleet->hooks = hooks;
   fleet->hub = std::move(hub);
-  if (fleet->hub) fleet->task_digests = task_digests(*fleet->tasks, fleet->experiment.seed);
+  if (fleet->hub) {
+    fleet->task_digests = task_digests(*fleet->tasks, fleet->experiment.seed);
+    fleet->evaluators = std::make_shared<EvaluatorSeats>();
+  }
   if (fleet->experiment.run.learner == "joins") fleet->seat = std::make_shared<LearnerSeat>();
   // CAF waits without limit for an actor that hangs in user code (a reward): then the stage is left standing.
   const auto leave_standing = [](Stage* stage) {

@@ -44,7 +44,7 @@ void Supervisor::spawn_fleet(const StartingPointPtr& start) {
   watch({"weight plane", plane_});
   router_ = self_->spawn(router, fleet_, me);
   watch({"router", router_});
-  const auto evaluating = self_->spawn<caf::detached>(evaluator, fleet_);
+  const auto evaluating = self_->spawn<caf::detached>(evaluator, fleet_, me);
   watch({"evaluator", evaluating});
   caf::actor scaler;
   if (fleet_->experiment.autoscaler.enabled) {

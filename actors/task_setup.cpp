@@ -10,7 +10,7 @@
 namespace motley::actors {
 namespace {
 
-constexpr uint64_t kProblemsLookedAt = 16;  // problems of each task
+constexpr uint64_t kProblemsLookedAt = 16;  // of each task, in training and held out
 
 uint64_t text_digest(uint64_t digest, const std::string& text) {
   return kernels::mix(digest, XXH3_64bits(text.data(), text.size()));
@@ -41,13 +41,24 @@ std::shared_ptr<const envs::TaskMix> make_tasks(const Experiment& experiment, ui
 std::vector<TaskDigest> task_digests(const envs::TaskMix& tasks, uint64_t seed) {
   std::vector<TaskDigest> digests;
   for (const envs::TaskMix::Entry& entry : tasks.entries()) {
-    const std::optional<uint64_t> size = entry.task->epoch_size(false);
-    uint64_t digest = size.value_or(0);
-    for (uint64_t i = 0; i < std::min(size.value_or(kProblemsLookedAt), kProblemsLookedAt); ++i)
-      digest = problem_digest(digest, entry.task->problem(seed, i, false));
+    uint64_t digest = 0;
+    for (const bool held_out : {false, true}) {
+      const std::optional<uint64_t> size = entry.task->epoch_size(held_out);
+      digest = kernels::mix(digest, size.value_or(0));
+      for (uint64_t i = 0; i < std::min(size.value_or(kProblemsLookedAt), kProblemsLookedAt); ++i)
+        digest = problem_digest(digest, entry.task->problem(seed, i, held_out));
+    }
     digests.push_back({entry.name, digest});
   }
   return digests;
+}
+
+std::string other_tasks(const std::vector<TaskDigest>& mine, const std::vector<TaskDigest>& theirs) {
+  if (mine.size() != theirs.size())
+    return "it has " + std::to_string(theirs.size()) + " tasks, this run " + std::to_string(mine.size());
+  for (size_t i = 0; i < mine.size(); ++i)
+    if (mine[i] != theirs[i]) return "task " + mine[i].name + " gives other problems there: is its data the same?";
+  return {};
 }
 
 int64_t worker_threads(int64_t wanted) {

@@ -28,6 +28,7 @@ struct CommandLine {
   SamplerArguments sampler;
   WorkerArguments worker;
   LearnerArguments learner;
+  EvaluatorArguments evaluator;
   GenerateArguments generate;
   ScoreArguments score;
   EvalArguments eval;
@@ -65,7 +66,7 @@ void add_run(CLI::App& app, CommandLine& line) {
       ->check(CLI::Range(int64_t{1}, int64_t{1000000000}));
   command->add_option(
       "--listen", a.listen,
-      "HOST:PORT where samplers and workers of other processes join, and the three ports above; port 0: any");
+      "HOST:PORT where samplers, workers and others join from elsewhere, and the three ports above; port 0: any");
   command->add_option("--key", a.key, "the fleet's key file (motley keygen); needed beyond this machine");
   command->add_flag("--dry-run", a.dry_run, "print the resolved experiment and stop");
   command->add_flag("--json", a.json, "the closing table as JSON");
@@ -78,6 +79,12 @@ CLI::Option* add_patience(CLI::App* command, int64_t& patience) {
       ->capture_default_str();
 }
 
+void add_threads(CLI::App* command, int64_t& threads) {
+  command->add_option("--threads", threads, "compute threads; 0: one per core")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+}
+
 void add_sampler(CLI::App& app, CommandLine& line) {
   CLI::App* command = app.add_subcommand("sampler", "add a sampler to a run, from this or another machine");
   SamplerArguments& a = line.sampler;
@@ -86,9 +93,7 @@ void add_sampler(CLI::App& app, CommandLine& line) {
   command->add_option("--device", a.device, std::string("that computes: auto, ") + kDeviceForm)->capture_default_str();
   command->add_option("--key", a.key, "the fleet's key file (motley keygen)");
   command->add_option("--model", a.model, "checkpoint or run folder whose model the run must have");
-  command->add_option("--threads", a.threads, "compute threads; 0: one per core")
-      ->check(CLI::Range(0, 1024))
-      ->capture_default_str();
+  add_threads(command, a.threads);
   add_patience(command, a.patience);
   command->add_option("--instance", a.instance, "name by which a provisioner knows this process")->group("");
   command->callback([&line] { line.command = [&line] { return sampler_command(line.sampler); }; });
@@ -114,11 +119,20 @@ void add_learner(CLI::App& app, CommandLine& line) {
   command->add_option("--join", a.join, "HOST:PORT of the run's --listen")->required();
   command->add_option("--device", a.device, std::string("that computes: auto, ") + kDeviceForm)->capture_default_str();
   command->add_option("--key", a.key, "the fleet's key file (motley keygen)");
-  command->add_option("--threads", a.threads, "compute threads; 0: one per core")
-      ->check(CLI::Range(0, 1024))
-      ->capture_default_str();
+  add_threads(command, a.threads);
   add_patience(command, a.patience);
   command->callback([&line] { line.command = [&line] { return learner_command(line.learner); }; });
+}
+
+void add_evaluator(CLI::App& app, CommandLine& line) {
+  CLI::App* command = app.add_subcommand("evaluator", "make a run's evaluations here");
+  EvaluatorArguments& a = line.evaluator;
+  command->add_option("--join", a.join, "HOST:PORT of the run's --listen")->required();
+  command->add_option("--device", a.device, std::string("that computes: auto, ") + kDeviceForm)->capture_default_str();
+  command->add_option("--key", a.key, "the fleet's key file (motley keygen)");
+  add_threads(command, a.threads);
+  add_patience(command, a.patience);
+  command->callback([&line] { line.command = [&line] { return evaluator_command(line.evaluator); }; });
 }
 
 void add_device(CLI::App* command, std::string& device, const char* text) {
@@ -411,6 +425,7 @@ int run_command_line(int argc, char** argv) {
     add_sampler(app, line);
     add_worker(app, line);
     add_learner(app, line);
+    add_evaluator(app, line);
     add_generate(app, line);
     add_score(app, line);
     add_eval(app, line);

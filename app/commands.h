@@ -27,6 +27,10 @@ struct LearnerArguments {
   std::string join, device = "auto", key;
   int64_t threads = 0, patience = 600;  // patience: seconds
 };
+struct EvaluatorArguments {
+  std::string join, device = "auto", key;
+  int64_t threads = 0, patience = 600;  // patience: seconds
+};
 struct GenerateArguments {
   std::string model, profile = "bf16", device = "cpu", prompt;
   int64_t max_tokens = 64, top_k = 0, count = 1;
@@ -97,6 +101,7 @@ int run_command(const RunArguments& arguments);
 int sampler_command(const SamplerArguments& arguments);
 int worker_command(const WorkerArguments& arguments);
 int learner_command(const LearnerArguments& arguments);
+int evaluator_command(const EvaluatorArguments& arguments);
 int generate_command(const GenerateArguments& arguments);
 int score_command(const ScoreArguments& arguments);
 int eval_command(const EvalArguments& arguments);

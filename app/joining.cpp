@@ -3,10 +3,12 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 
 #include "app/input_error.h"
+#include "kernels/parallel.h"
 
 namespace motley::app {
 
@@ -25,6 +27,12 @@ std::pair<actors::Address, std::shared_ptr<const actors::Keys>> run_to_join(cons
   if (address.port > 65535 - actors::kPortsBeside)
     throw InputError({"--join " + join}, "no run listens there", "it would need the three ports above as well");
   return {address, keys};
+}
+
+void use_compute_threads(int64_t threads) {
+  const int64_t cores = std::max<int64_t>(1, std::thread::hardware_concurrency());
+  const auto count = static_cast<int>(threads > 0 ? threads : cores);
+  kernels::set_compute_threads(count, count);
 }
 
 LeaveOnSignal::LeaveOnSignal(actors::StopRequest& stop, std::string what_becomes)

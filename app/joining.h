@@ -21,6 +21,9 @@ void say_end(actors::JoinEnd end);
 std::pair<actors::Address, std::shared_ptr<const actors::Keys>> run_to_join(const std::string& join,
                                                                             const std::string& key);
 
+/// For all that this process computes; 0: one per core.
+void use_compute_threads(int64_t threads);
+
 /// SIGINT and SIGTERM: the first sets `stop` and says what becomes of the work, the second ends the process. Made
 /// before any other thread: one that does not block the signals would get them.
 class LeaveOnSignal {

@@ -1,6 +1,4 @@
 // motley learner: computes the optimizer steps of a run elsewhere; the work is actors/remote/join_learner.h.
-#include <algorithm>
-#include <thread>
 #include <tuple>
 
 #include "actors/remote/join_learner.h"
@@ -8,7 +6,6 @@
 #include "app/devices.h"
 #include "app/experiment_toml.h"
 #include "app/joining.h"
-#include "kernels/parallel.h"
 
 namespace motley::app {
 
@@ -24,9 +21,7 @@ int learner_command(const LearnerArguments& arguments) {
     return experiment;
   };
   request.patience = std::chrono::seconds(arguments.patience);
-  const int64_t cores = std::max<int64_t>(1, std::thread::hardware_concurrency());
-  const auto threads = static_cast<int>(arguments.threads > 0 ? arguments.threads : cores);
-  kernels::set_compute_threads(threads, threads);
+  use_compute_threads(arguments.threads);
   say_end(actors::run_learner(request, say_line, stop));
   return 0;
 }

@@ -1,6 +1,4 @@
 // motley sampler: joins a run elsewhere as one of its samplers; the work is actors/remote/join.h.
-#include <algorithm>
-#include <thread>
 #include <tuple>
 
 #include "actors/checkpoint.h"
@@ -9,7 +7,6 @@
 #include "app/devices.h"
 #include "app/joining.h"
 #include "kernels/device_memory.h"
-#include "kernels/parallel.h"
 #include "tensor/config_json.h"
 #include "tensor/model_file.h"
 
@@ -56,9 +53,7 @@ int sampler_command(const SamplerArguments& arguments) {
   request.instance = arguments.instance;
   request.patience = std::chrono::seconds(arguments.patience);
   if (!arguments.model.empty()) request.model = model_of(arguments.model);
-  const int64_t cores = std::max<int64_t>(1, std::thread::hardware_concurrency());
-  const auto threads = static_cast<int>(arguments.threads > 0 ? arguments.threads : cores);
-  kernels::set_compute_threads(threads, threads);
+  use_compute_threads(arguments.threads);
   say_end(actors::run_sampler(request, say_line, stop));
   return 0;
 }

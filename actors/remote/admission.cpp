@@ -51,9 +51,9 @@ std::string admission_refusal(const Fleet& fleet, const Hello& hello) {
     return "it is motley " + printable(hello.version) + ", this run is motley " + version() +
            ": build both of one source";
   if (hello.role == "sampler") return sampler_refusal(fleet, hello);
-  if (hello.role == "worker") return {};
+  if (hello.role == "worker" || hello.role == "evaluator") return {};
   if (hello.role == "learner") return learner_refusal(fleet);
-  return "there is no role of that name: a sampler, a worker or a learner may join";
+  return "there is no role of that name: a sampler, a worker, a learner or an evaluator may join";
 }
 
 std::string printable(std::string text) {

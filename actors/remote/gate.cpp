@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "actors/remote/admission.h"
+#include "actors/remote/remote_evaluator.h"
 #include "actors/remote/remote_learner.h"
 #include "actors/remote/remote_worker.h"
 #include "actors/system.h"
@@ -101,6 +102,9 @@ caf::result<Welcome> Gate::hello(const Hello& hello) {
   } else if (hello.role == "learner") {
     answer = welcome();
     answer.proxy = add_learner(learner_name, process);
+  } else if (hello.role == "evaluator") {
+    answer = welcome();
+    answer.proxy = add_evaluator(hello, process);
   } else {
     const size_t group = *group_of(*fleet_, hello);
     answer = welcome(group);
@@ -147,6 +151,16 @@ caf::actor Gate::add_learner(const std::string& name, const caf::actor& process)
        .proxy = proxy,
        .process = process,
        .then = "the next one goes on from the state that the run holds"});
+  return proxy;
+}
+
+caf::actor Gate::add_evaluator(const Hello& hello, const caf::actor& process) {
+  const std::string name = "evaluator " + std::to_string(next_evaluator_++) + " (" + printable(hello.name) + ")";
+  caf::actor proxy = self_->spawn(remote_evaluator, fleet_, EvaluatorPeer{process, name}, supervisor_);
+  add({.name = name,
+       .proxy = proxy,
+       .process = process,
+       .then = "an evaluation that it has under way is made by the run itself"});
   return proxy;
 }
 

@@ -25,6 +25,7 @@ class Gate {
   caf::actor add(const Welcome& welcome, const std::string& name, const RemotePeer& peer);
   caf::actor add_worker(const Hello& hello, const caf::actor& process);
   caf::actor add_learner(const std::string& name, const caf::actor& process);
+  caf::actor add_evaluator(const Hello& hello, const caf::actor& process);
   void add(Member member);
   /// Of anybody, and of a sampler of the group.
   Welcome welcome() const;
@@ -39,7 +40,7 @@ class Gate {
   FleetPtr fleet_;
   caf::actor plane_, router_, supervisor_, environment_, learner_;  // null before the fleet is there
   std::map<caf::actor_addr, Member> members_;                       // by the proxy
-  uint64_t next_worker_ = 0;
+  uint64_t next_worker_ = 0, next_evaluator_ = 0;
   bool closing_ = false;
 };
 

@@ -2,7 +2,7 @@
 
 namespace motley::actors {
 
-bool LearnerSeat::take(std::shared_ptr<LearnerLine> line) {
+bool LearnerSeat::take(std::shared_ptr<PeerLine> line) {
   const std::lock_guard lock(mutex_);
   if (line_) return false;
   line_ = std::move(line);
@@ -10,7 +10,7 @@ bool LearnerSeat::take(std::shared_ptr<LearnerLine> line) {
   return true;
 }
 
-void LearnerSeat::leave(const LearnerLine* line) {
+void LearnerSeat::leave(const PeerLine* line) {
   const std::lock_guard lock(mutex_);
   if (line_.get() == line) line_.reset();
 }
@@ -20,7 +20,7 @@ bool LearnerSeat::taken() const {
   return line_ != nullptr;
 }
 
-std::shared_ptr<LearnerLine> LearnerSeat::wait(std::chrono::milliseconds limit) {
+std::shared_ptr<PeerLine> LearnerSeat::wait(std::chrono::milliseconds limit) {
   std::unique_lock lock(mutex_);
   changed_.wait_for(lock, limit, [&] { return line_ != nullptr; });
   return line_;

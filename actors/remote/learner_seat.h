@@ -7,24 +7,24 @@
 #include <memory>
 #include <mutex>
 
-#include "actors/remote/learner_line.h"
+#include "actors/remote/peer_line.h"
 
 namespace motley::actors {
 
 class LearnerSeat {
  public:
   /// False: it is taken.
-  bool take(std::shared_ptr<LearnerLine> line);
+  bool take(std::shared_ptr<PeerLine> line);
   /// Nothing happens for one that does not have it.
-  void leave(const LearnerLine* line);
+  void leave(const PeerLine* line);
   bool taken() const;
   /// Null: nobody has come within `limit`.
-  std::shared_ptr<LearnerLine> wait(std::chrono::milliseconds limit);
+  std::shared_ptr<PeerLine> wait(std::chrono::milliseconds limit);
 
  private:
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::shared_ptr<LearnerLine> line_;
+  std::shared_ptr<PeerLine> line_;
 };
 
 }  // namespace motley::actors

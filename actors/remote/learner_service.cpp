@@ -10,7 +10,7 @@ namespace {
 
 class LearnerService {
  public:
-  LearnerService(LearnerLine& line, const Experiment& experiment, const TransformerConfig& model)
+  LearnerService(PeerLine& line, const Experiment& experiment, const TransformerConfig& model)
       : line_(line), experiment_(experiment), model_(model) {}
 
   void start(std::string_view body) {
@@ -47,7 +47,7 @@ class LearnerService {
   }
 
  private:
-  LearnerLine& line_;
+  PeerLine& line_;
   const Experiment& experiment_;
   const TransformerConfig& model_;
   std::unique_ptr<LocalTrainer> trainer_;
@@ -56,7 +56,7 @@ class LearnerService {
 
 }  // namespace
 
-void serve_run(LearnerLine& line, const Experiment& experiment, const TransformerConfig& model,
+void serve_run(PeerLine& line, const Experiment& experiment, const TransformerConfig& model,
                const std::function<void()>& served) {
   LearnerService service(line, experiment, model);
   try {

@@ -9,7 +9,7 @@ namespace motley::actors {
 
 /// Until it is released. `served`: called after every update. Throws LineClosed when the run is gone, and
 /// what the trainer throws, of which the run has been told.
-void serve_run(LearnerLine& line, const Experiment& experiment, const TransformerConfig& model,
+void serve_run(PeerLine& line, const Experiment& experiment, const TransformerConfig& model,
                const std::function<void()>& served);
 
 }  // namespace motley::actors

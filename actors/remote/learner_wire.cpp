@@ -37,12 +37,12 @@ std::map<std::string, double> parse_numbers(const Fields& fields, std::string_vi
   return numbers;
 }
 
-void write_tensor(LearnerLine& line, const Tensor& tensor) {
+void write_tensor(PeerLine& line, const Tensor& tensor) {
   line.write(
       {reinterpret_cast<const char*>(tensor.data<float>()), static_cast<size_t>(tensor.numel()) * sizeof(float)});
 }
 
-Tensor read_tensor(LearnerLine& line, const Shape& shape) {
+Tensor read_tensor(PeerLine& line, const Shape& shape) {
   Tensor tensor = Tensor::empty(shape, DType::f32);
   line.read(reinterpret_cast<char*>(tensor.data<float>()), static_cast<size_t>(tensor.numel()) * sizeof(float));
   return tensor;
@@ -156,7 +156,19 @@ void check_tensors(const StateHead& head, const TransformerConfig& model, size_t
                       std::to_string(shapes.size()));
 }
 
-void send_state(LearnerLine& line, FrameKind kind, const TrainingState& state) {
+void write_weights(PeerLine& line, const Parameters& weights) {
+  for (const std::string& name : weights.names()) write_tensor(line, weights.at(name));
+  line.flush();
+}
+
+std::shared_ptr<const Parameters> read_weights(PeerLine& line, const TransformerConfig& model) {
+  auto weights = std::make_shared<Parameters>(Parameters::zeros(model));
+  for (const std::string& name : weights->names()) weights->at(name) = read_tensor(line, weights->at(name).shape());
+  line.end_parts();
+  return weights;
+}
+
+void send_state(PeerLine& line, FrameKind kind, const TrainingState& state) {
   std::vector<std::pair<std::string, Tensor>> tensors;
   const auto add = [&](std::string_view prefix, const Parameters& parameters) {
     for (const std::string& name : parameters.names())
@@ -172,7 +184,7 @@ void send_state(LearnerLine& line, FrameKind kind, const TrainingState& state) {
   line.flush();
 }
 
-TrainingState read_state(LearnerLine& line, std::string_view body, const TransformerConfig& model, size_t history) {
+TrainingState read_state(PeerLine& line, std::string_view body, const TransformerConfig& model, size_t history) {
   StateHead head = parse_state(body);
   check_tensors(head, model, history);
   TrainingState state{head.version, {{{}, std::move(head.numbers)}, std::move(head.learner), nullptr}, nullptr};
@@ -195,22 +207,17 @@ TrainingState read_state(LearnerLine& line, std::string_view body, const Transfo
   return state;
 }
 
-void send_trained(LearnerLine& line, uint64_t update, const Trainer::Trained& trained) {
+void send_trained(PeerLine& line, uint64_t update, const Trainer::Trained& trained) {
   line.send(FrameKind::trained, trained_body({update, trained.metrics}));
-  for (const std::string& name : trained.weights->names()) write_tensor(line, trained.weights->at(name));
-  line.flush();
+  write_weights(line, *trained.weights);
 }
 
-Trainer::Trained read_trained(LearnerLine& line, std::string_view body, const TransformerConfig& model,
-                              uint64_t update) {
+Trainer::Trained read_trained(PeerLine& line, std::string_view body, const TransformerConfig& model, uint64_t update) {
   TrainedHead head = parse_trained(body);
   if (head.update != update)
     throw WireError("update " + std::to_string(head.update) + " where update " + std::to_string(update) +
                     " was asked for");
-  auto weights = std::make_shared<Parameters>(Parameters::zeros(model));
-  for (const std::string& name : weights->names()) weights->at(name) = read_tensor(line, weights->at(name).shape());
-  line.end_parts();
-  return {std::move(head.metrics), std::move(weights)};
+  return {std::move(head.metrics), read_weights(line, model)};
 }
 
 }  // namespace motley::actors

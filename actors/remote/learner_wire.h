@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "actors/remote/learner_line.h"
+#include "actors/remote/peer_line.h"
 #include "actors/trainer.h"
 
 namespace motley::actors {
@@ -55,12 +55,15 @@ uint64_t parse_version(std::string_view body);
 /// throws WireError.
 void check_tensors(const StateHead& head, const TransformerConfig& model, size_t history);
 
+/// In the order of Parameters::layout.
+void write_weights(PeerLine& line, const Parameters& weights);
+std::shared_ptr<const Parameters> read_weights(PeerLine& line, const TransformerConfig& model);
+
 /// Each sends or reads a head and all that follows it.
-void send_state(LearnerLine& line, FrameKind kind, const TrainingState& state);
-TrainingState read_state(LearnerLine& line, std::string_view body, const TransformerConfig& model, size_t history);
-void send_trained(LearnerLine& line, uint64_t update, const Trainer::Trained& trained);
+void send_state(PeerLine& line, FrameKind kind, const TrainingState& state);
+TrainingState read_state(PeerLine& line, std::string_view body, const TransformerConfig& model, size_t history);
+void send_trained(PeerLine& line, uint64_t update, const Trainer::Trained& trained);
 /// Throws WireError for another update, too.
-Trainer::Trained read_trained(LearnerLine& line, std::string_view body, const TransformerConfig& model,
-                              uint64_t update);
+Trainer::Trained read_trained(PeerLine& line, std::string_view body, const TransformerConfig& model, uint64_t update);
 
 }  // namespace motley::actors

@@ -15,27 +15,14 @@ RemoteLearner::~RemoteLearner() {
 caf::behavior RemoteLearner::start(FleetPtr fleet, const caf::actor& process, caf::actor owner) {
   fleet_ = std::move(fleet);
   owner_ = std::move(owner);
-  const caf::actor me(self_);
-  SessionServer* const sessions = &fleet_->hub->sessions();
-  const auto token = std::make_shared<std::string>();
-  line_ = std::make_shared<LearnerLine>(
-      [sessions, token](FrameKind kind, std::string body) { sessions->send(*token, kind, std::move(body)); },
-      [me](const std::string& cause) { caf::anon_send(me, PeerLost{cause}); });
-  token_ = *token = sessions->admit({.frame =
-                                         [me, line = line_](FrameKind kind, std::string body) {
-                                           const bool of_bulk = kind == FrameKind::trained ||
-                                                                kind == FrameKind::state || kind == FrameKind::part ||
-                                                                kind == FrameKind::taken || kind == FrameKind::failed;
-                                           if (of_bulk) return line->frame(kind, std::move(body));
-                                           caf::anon_send(me, PeerFrame{static_cast<uint8_t>(kind)},
-                                                          std::make_shared<const std::string>(std::move(body)));
-                                         },
-                                     .closed =
-                                         [me, line = line_](const std::string& cause) {
-                                           line->closed(cause);
-                                           caf::anon_send(me, PeerClosed{cause});
-                                         }});
-  sessions->send(token_, FrameKind::setting, setting_body(setting_of(*fleet_)));
+  SessionServer& sessions = fleet_->hub->sessions();
+  LinePeer admitted = admit_line(sessions, caf::actor(self_), [](FrameKind kind) {
+    return kind == FrameKind::trained || kind == FrameKind::state || kind == FrameKind::part ||
+           kind == FrameKind::taken || kind == FrameKind::failed;
+  });
+  token_ = std::move(admitted.token);
+  line_ = std::move(admitted.line);
+  sessions.send(token_, FrameKind::setting, setting_body(setting_of(*fleet_)));
   if (!fleet_->seat->take(line_)) lost("the run has got another learner meanwhile");
   self_->monitor(process);
   self_->set_down_handler([this](const caf::down_msg& message) {

@@ -4,8 +4,8 @@
 #pragma once
 
 #include "actors/messages.h"
-#include "actors/remote/hub.h"
 #include "actors/remote/learner_seat.h"
+#include "actors/remote/line_peer.h"
 
 namespace motley::actors {
 
@@ -25,7 +25,7 @@ class RemoteLearner {
   FleetPtr fleet_;
   caf::actor owner_;
   std::string token_;
-  std::shared_ptr<LearnerLine> line_;
+  std::shared_ptr<PeerLine> line_;
 };
 
 caf::behavior remote_learner(caf::stateful_actor<RemoteLearner>* self, FleetPtr fleet, const caf::actor& process,

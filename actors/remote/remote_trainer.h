@@ -55,7 +55,7 @@ class RemoteTrainer final : public Trainer {
   RemoteTrainerOptions options_;
   TrainingState kept_;
   std::deque<Batch> batches_;  // of the updates after kept_
-  std::shared_ptr<LearnerLine> line_;
+  std::shared_ptr<PeerLine> line_;
   std::optional<uint64_t> reached_;  // by the learner at line_; absent: it has no state yet
   int failures_ = 0;                 // of learners, since the last update that one has done
   bool told_difference_ = false;

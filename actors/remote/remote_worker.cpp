@@ -11,15 +11,6 @@ constexpr int kMostWorkerNotes = 20;  // of one peer, in the run's log
 
 constexpr std::chrono::seconds kUnfitLimit{5};
 
-/// Why a worker with these tasks would make other calls than the run; empty: it would not.
-std::string other_tasks(const std::vector<TaskDigest>& mine, const std::vector<TaskDigest>& theirs) {
-  if (mine.size() != theirs.size())
-    return "it has " + std::to_string(theirs.size()) + " tasks, this run " + std::to_string(mine.size());
-  for (size_t i = 0; i < mine.size(); ++i)
-    if (mine[i] != theirs[i]) return "task " + mine[i].name + " gives other problems there: is its data the same?";
-  return {};
-}
-
 }  // namespace
 
 RemoteWorker::~RemoteWorker() {

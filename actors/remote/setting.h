@@ -1,5 +1,5 @@
-// What a worker or a learner in another process needs to know of the run: the first frame that it gets. Bytes from the
-// network are untrusted, as in actors/remote/wire.h.
+// What a worker, a learner or an evaluator in another process needs to know of the run: the first frame that it gets.
+// Bytes from the network are untrusted, as in actors/remote/wire.h.
 #pragma once
 
 #include <string>

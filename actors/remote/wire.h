@@ -33,7 +33,7 @@ enum class FrameKind : uint8_t {
   leaving = 7,     // it has reported everything and goes
   hello = 8,       // protocol, name, group: the first frame of an engine that speaks frames alone
   // of a worker (actors/remote/work_wire.h), which also attaches, pings, notes and leaves
-  ready = 9,     // slots, tasks: it has the run's tasks
+  ready = 9,     // slots, tasks: it has the run's tasks; of an evaluator, too
   worked = 10,   // number, and what the call came to
   closing = 11,  // it takes no more work
   // of the run
@@ -44,7 +44,7 @@ enum class FrameKind : uint8_t {
   retire = 20,     // it shall report everything and go
   refused = 21,    // text: why nothing more will be heard
   welcome = 22,    // of a hello: what it is in this run
-  setting = 23,    // of the run, to a worker or a learner: the first (actors/remote/setting.h)
+  setting = 23,    // of the run, to a worker, a learner or an evaluator: the first (actors/remote/setting.h)
   unfit = 24,      // text: why it may not join, whatever it tries again
   work = 25,       // number, and the call into a task
   // between a run and a learner (actors/remote/learner_wire.h)
@@ -58,6 +58,9 @@ enum class FrameKind : uint8_t {
   leave = 39,    // of the learner: it would like to go
   release = 40,  // of the run: it may
   failed = 41,   // text: why it cannot compute; it goes
+  // between a run and an evaluator (actors/remote/evaluation_wire.h), where `part`, `taken` and `failed` are the same
+  evaluate = 42,   // of the run: update, version and weights
+  evaluated = 43,  // its metrics
 };
 
 struct Frame {

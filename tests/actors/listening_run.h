@@ -43,6 +43,14 @@ class Listening final : public RunObserver {
     std::unique_lock lock(mutex_);
     REQUIRE(changed_.wait_for(lock, std::chrono::seconds(20), [&] { return update_ >= update; }));
   }
+  /// For a note that holds the text.
+  void wait_for(const std::string& text) {
+    std::unique_lock lock(mutex_);
+    REQUIRE(changed_.wait_for(lock, std::chrono::seconds(20), [&] {
+      return std::any_of(notes.begin(), notes.end(),
+                         [&](const std::string& note) { return note.find(text) != std::string::npos; });
+    }));
+  }
   /// Notes that hold the text.
   int64_t count(const std::string& text) {
     const std::lock_guard lock(mutex_);

@@ -126,8 +126,8 @@ TEST_CASE("a role that the run does not know, or does not wait for, is refused")
   };
   CHECK(refusal("learner") == "the run refuses this learner: this run has its own learner");
   CHECK(refusal("cook") ==
-        "the run refuses this cook: there is no role of that name: a sampler, a worker or a "
-        "learner may join");
+        "the run refuses this cook: there is no role of that name: a sampler, a worker, a "
+        "learner or an evaluator may join");
 }
 
 TEST_CASE("a sampler's patience with a run that is not there ends") {

@@ -61,13 +61,13 @@ struct LearnerWire {
   /// A learner of another process, but for the process.
   struct Learner {
     explicit Learner(LearnerWire& owner) : wire(owner) {
-      run_end = std::make_shared<LearnerLine>(
+      run_end = std::make_shared<PeerLine>(
           [this](FrameKind kind, std::string body) { wire.server.send(token, kind, std::move(body)); },
           [](const std::string&) {});
       token = wire.server.admit(
           {.frame = [line = run_end](FrameKind kind, std::string body) { line->frame(kind, std::move(body)); },
            .closed = [line = run_end](const std::string& cause) { line->closed(cause); }});
-      line = std::make_unique<LearnerLine>(
+      line = std::make_unique<PeerLine>(
           [this](FrameKind kind, std::string body) { client->send(kind, std::move(body)); }, [](const std::string&) {});
       client = std::make_unique<SessionClient>(
           wire.context,
@@ -101,8 +101,8 @@ struct LearnerWire {
       });
     }
     LearnerWire& wire;
-    std::shared_ptr<LearnerLine> run_end;
-    std::unique_ptr<LearnerLine> line;
+    std::shared_ptr<PeerLine> run_end;
+    std::unique_ptr<PeerLine> line;
     std::string token, ended;
     std::atomic<bool> heard{false};
     std::unique_ptr<SessionClient> client;
@@ -251,8 +251,8 @@ TEST_CASE("what a learner sends is checked against the run's model and what was 
 
 TEST_CASE("a line holds both ends to the parts that were asked for") {
   std::vector<std::pair<FrameKind, std::string>> sent;
-  LearnerLine line([&](FrameKind kind, std::string body) { sent.emplace_back(kind, std::move(body)); },
-                   [](const std::string&) {});
+  PeerLine line([&](FrameKind kind, std::string body) { sent.emplace_back(kind, std::move(body)); },
+                [](const std::string&) {});
   CHECK_THROWS_AS(line.frame(FrameKind::taken, ""), WireError);
   line.write(std::string(kPartBytes + 1, 'x'));
   line.flush();

@@ -6,6 +6,7 @@
 #include <msgpack.hpp>
 #include <nlohmann/json.hpp>
 
+#include "actors/remote/evaluation_wire.h"
 #include "actors/remote/learner_wire.h"
 #include "actors/remote/setting.h"
 #include "actors/remote/wire.h"
@@ -221,6 +222,7 @@ Seeds session_frame_seeds() {
                                                        .tensors = {{"weights/a", {2, 3}}}}))},
           {"trained", body(FrameKind::trained, trained_body({4, {{"loss", 0.5}}}))},
           {"batch", body(FrameKind::batch, batch_body({4, 1000}))},
+          {"evaluate", body(FrameKind::evaluate, evaluate_body({4, 4}))},
           {"setting", body(FrameKind::setting, setting_body({.experiment = "name = \"x\"",
                                                              .model = tiny_config(),
                                                              .tokenizer = envs::Tokenizer({"1", "+"})}))}};

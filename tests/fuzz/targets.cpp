@@ -3,6 +3,7 @@
 #include <stdexcept>
 
 #include "actors/external/environment.h"
+#include "actors/remote/evaluation_wire.h"
 #include "actors/remote/learner_wire.h"
 #include "actors/remote/setting.h"
 #include "actors/remote/wire.h"
@@ -224,6 +225,11 @@ bool session_frame(std::string_view bytes) {
         require(trained_body(parse_trained(body)) == body, "what was trained does not come back");
         break;
       }
+      case FrameKind::evaluate:
+        require(
+            evaluate_body(parse_evaluate(evaluate_body(parse_evaluate(rest)))) == evaluate_body(parse_evaluate(rest)),
+            "an evaluation's head does not come back");
+        break;
       case FrameKind::batch:
         require(batch_body(parse_batch(batch_body(parse_batch(rest)))) == batch_body(parse_batch(rest)),
                 "a batch's head does not come back");

@@ -1,12 +1,11 @@
-#include "actors/remote/learner_stay.h"
+#include "actors/remote/line_stay.h"
+
+#include "actors/remote/join.h"
 
 namespace motley::actors {
 
-LearnerStay::LearnerStay(zmq::context_t& context, SessionClientOptions session,
-                         std::function<Experiment(const std::string&)> experiment_of,
-                         std::function<void(const std::string&)> say)
-    : experiment_of_(std::move(experiment_of)),
-      say_(std::move(say)),
+LineStay::LineStay(zmq::context_t& context, SessionClientOptions session, LineRole role)
+    : role_(std::move(role)),
       line_([this](FrameKind kind, std::string body) { session_->send(kind, std::move(body)); },
             [this](const std::string& cause) { breaks(cause); }),
       session_(std::make_unique<SessionClient>(
@@ -19,59 +18,77 @@ LearnerStay::LearnerStay(zmq::context_t& context, SessionClientOptions session,
                                     }})),
       thread_([this] { work(); }) {}
 
-LearnerStay::~LearnerStay() {
+LineStay::~LineStay() {
   line_.closed("it ends");
   thread_.join();
   session_.reset();  // sends what is left
 }
 
-void LearnerStay::take(FrameKind kind, std::string body) {
+void LineStay::take(FrameKind kind, std::string body) {
   if (kind != FrameKind::attached) line_.frame(kind, std::move(body));
 }
 
-void LearnerStay::work() {
+void LineStay::work() {
   try {
     auto [kind, body] = line_.next();
     if (kind != FrameKind::setting) throw WireError("the run begins with something else than its setting");
     const Setting setting = parse_setting(body);
-    Experiment experiment;
+    LineRole::Serve serves;
     try {
-      experiment = experiment_of_(setting.experiment);
+      serves = role_.prepare(setting);
     } catch (const std::exception&) {
-      const std::lock_guard lock(mutex_);
-      unfit_ = std::current_exception();
-      return;
+      return ends_for_good();
     }
-    say_("trains " + experiment.name + " on " + experiment.trainer.device);
-    serve_run(line_, experiment, setting.model, [this] {
+    serves(line_, [this] {
       const std::lock_guard lock(mutex_);
       served_ = true;
     });
     line_.send(FrameKind::leaving);
     const std::lock_guard lock(mutex_);
     left_ = true;
+  } catch (const JoinRefused&) {
+    ends_for_good();
+  } catch (const LineClosed& error) {
+    breaks(error.what());
+  } catch (const WireError& error) {
+    breaks(error.what());
   } catch (const std::exception& error) {
+    if (role_.fails_for_good) return ends_for_good();
     breaks(error.what());
   }
 }
 
-void LearnerStay::leave() { session_->send(FrameKind::leave); }
-
-void LearnerStay::breaks(const std::string& cause) {
-  const std::lock_guard lock(mutex_);
-  if (!broken_) broken_ = cause;
+void LineStay::leave() {
+  if (role_.asks_to_leave) return session_->send(FrameKind::leave);
+  {
+    const std::lock_guard lock(mutex_);
+    if (broken_ || unfit_) return;
+    left_ = true;
+  }
+  session_->send(FrameKind::leaving);
+  line_.closed("it leaves");
 }
 
-std::optional<std::string> LearnerStay::broken() const {
+void LineStay::breaks(const std::string& cause) {
+  const std::lock_guard lock(mutex_);
+  if (!broken_ && !left_) broken_ = cause;  // who has left waits until the run has read it
+}
+
+void LineStay::ends_for_good() {
+  const std::lock_guard lock(mutex_);
+  unfit_ = std::current_exception();
+}
+
+std::optional<std::string> LineStay::broken() const {
   const std::lock_guard lock(mutex_);
   if (unfit_) std::rethrow_exception(unfit_);
   return broken_;
 }
-bool LearnerStay::left() const {
+bool LineStay::left() const {
   const std::lock_guard lock(mutex_);
   return left_;
 }
-bool LearnerStay::served() const {
+bool LineStay::served() const {
   const std::lock_guard lock(mutex_);
   return served_;
 }

@@ -1,5 +1,6 @@
-// One end of the conversation between a run and a learner in another process: frames in order, and bytes that follow
-// some of them in parts, never more of these on the way than the other end has asked for. Free of CAF and ZeroMQ.
+// One end of the conversation between a run and a learner or an evaluator elsewhere: frames in order, and bytes that
+// follow some of them in parts, never more of these on the way than the other end has asked for. Free of CAF and
+// ZeroMQ.
 #pragma once
 
 #include <condition_variable>
@@ -24,10 +25,10 @@ class LineClosed : public std::runtime_error {
 inline constexpr size_t kPartBytes = size_t{4} << 20;
 inline constexpr size_t kPartsOnTheWay = 8;  // so that a ping behind them is not late on a link of 100 Mbit/s
 
-class LearnerLine {
+class PeerLine {
  public:
   /// `send`: called on any thread, must not block. `hang_up`: called once by close_with_cause, on its thread.
-  LearnerLine(std::function<void(FrameKind, std::string)> send, std::function<void(const std::string&)> hang_up);
+  PeerLine(std::function<void(FrameKind, std::string)> send, std::function<void(const std::string&)> hang_up);
 
   // On the socket's thread; neither blocks.
   /// Throws WireError for more than was asked for.

@@ -1,4 +1,4 @@
-#include "actors/remote/learner_line.h"
+#include "actors/remote/peer_line.h"
 
 #include <algorithm>
 #include <cstring>
@@ -10,11 +10,10 @@ constexpr size_t kMostWaitingFrames = 4 * kPartsOnTheWay;  // frames
 
 }  // namespace
 
-LearnerLine::LearnerLine(std::function<void(FrameKind, std::string)> send,
-                         std::function<void(const std::string&)> hang_up)
+PeerLine::PeerLine(std::function<void(FrameKind, std::string)> send, std::function<void(const std::string&)> hang_up)
     : send_(std::move(send)), hang_up_(std::move(hang_up)) {}
 
-void LearnerLine::frame(FrameKind kind, std::string body) {
+void PeerLine::frame(FrameKind kind, std::string body) {
   const std::lock_guard lock(mutex_);
   if (closed_) return;
   if (kind == FrameKind::taken) {
@@ -27,24 +26,24 @@ void LearnerLine::frame(FrameKind kind, std::string body) {
   changed_.notify_all();
 }
 
-void LearnerLine::closed(const std::string& cause) {
+void PeerLine::closed(const std::string& cause) {
   const std::lock_guard lock(mutex_);
   if (std::exchange(closed_, true)) return;
   cause_ = cause;
   changed_.notify_all();
 }
 
-bool LearnerLine::is_closed() const {
+bool PeerLine::is_closed() const {
   const std::lock_guard lock(mutex_);
   return closed_;
 }
 
-void LearnerLine::close_with_cause(const std::string& cause) {
+void PeerLine::close_with_cause(const std::string& cause) {
   closed(cause);
   hang_up_(cause);
 }
 
-void LearnerLine::send(FrameKind kind, std::string body) {
+void PeerLine::send(FrameKind kind, std::string body) {
   {
     const std::lock_guard lock(mutex_);
     if (closed_) throw LineClosed(cause_);
@@ -52,7 +51,7 @@ void LearnerLine::send(FrameKind kind, std::string body) {
   send_(kind, std::move(body));
 }
 
-std::pair<FrameKind, std::string> LearnerLine::next() {
+std::pair<FrameKind, std::string> PeerLine::next() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return closed_ || !waiting_.empty(); });
   if (closed_) throw LineClosed(cause_);
@@ -61,7 +60,7 @@ std::pair<FrameKind, std::string> LearnerLine::next() {
   return frame;
 }
 
-void LearnerLine::write(std::string_view bytes) {
+void PeerLine::write(std::string_view bytes) {
   while (!bytes.empty()) {
     const size_t fits = std::min(bytes.size(), kPartBytes - out_.size());
     out_.append(bytes.substr(0, fits));
@@ -70,11 +69,11 @@ void LearnerLine::write(std::string_view bytes) {
   }
 }
 
-void LearnerLine::flush() {
+void PeerLine::flush() {
   if (!out_.empty()) send_part();
 }
 
-void LearnerLine::send_part() {
+void PeerLine::send_part() {
   {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return closed_ || credit_ > 0; });
@@ -84,7 +83,7 @@ void LearnerLine::send_part() {
   send_(FrameKind::part, std::exchange(out_, {}));
 }
 
-void LearnerLine::read(char* to, size_t bytes) {
+void PeerLine::read(char* to, size_t bytes) {
   while (bytes > 0) {
     if (read_ == in_.size()) {
       auto [kind, body] = next();
@@ -104,7 +103,7 @@ void LearnerLine::read(char* to, size_t bytes) {
   }
 }
 
-void LearnerLine::end_parts() const {
+void PeerLine::end_parts() const {
   if (read_ != in_.size()) throw WireError("more bytes than its head says");
 }
 
