@@ -124,7 +124,9 @@ TEST_CASE("a role that the run does not know, or does not wait for, is refused")
     }
     return "joined";
   };
-  CHECK(refusal("learner") == "the run refuses this learner: this run has its own learner");
+  CHECK(refusal("learner") ==
+        "the run refuses this learner: this run computes its own steps: with run.learner = \"joins\" it waits for a "
+        "learner");
   CHECK(refusal("cook") ==
         "the run refuses this cook: there is no role of that name: a sampler, a worker, a "
         "learner or an evaluator may join");
